@@ -1,0 +1,1 @@
+"""What the memory does: four actors that know no host."""

@@ -1,0 +1,1 @@
+"""Pure functions and tables: no I/O, no clock, no await."""

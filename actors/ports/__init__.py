@@ -1,0 +1,1 @@
+"""Protocols towards the outside world, each with a real and an in-memory form."""

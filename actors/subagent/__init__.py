@@ -1,0 +1,1 @@
+"""The background loop, its six restricted tools and their policies."""

@@ -1,0 +1,1 @@
+"""Who runs the actors, and for whom."""

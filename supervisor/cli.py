@@ -1,0 +1,59 @@
+"""The command line of `pi-project-memory`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from pi_project_memory.supervisor.version import __version__
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one subcommand and return its exit code."""
+    options = _parser().parse_args(arguments)
+    code: int = options.run(options)
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="pi-project-memory", description="A private, plain-Markdown memory of each project for Pi."
+    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    install = commands.add_parser("install", help="put the extension where Pi finds it")
+    install.set_defaults(run=_install)
+    uninstall = commands.add_parser("uninstall", help="take the extension out again; memories stay")
+    uninstall.set_defaults(run=_uninstall)
+    simulate = commands.add_parser("simulate", help="play a scripted session and tell what happens in it")
+    simulate.add_argument("scenario", type=Path, help="a YAML file, such as those in fixtures/sessions")
+    simulate.set_defaults(run=_simulate)
+    serve = commands.add_parser("serve", help="the service itself; Pi starts it")
+    serve.set_defaults(run=_serve)
+    return parser
+
+
+def _install(_options: argparse.Namespace) -> int:
+    from pi_project_memory.supervisor.install import install
+
+    return install()
+
+
+def _uninstall(_options: argparse.Namespace) -> int:
+    from pi_project_memory.supervisor.install import uninstall
+
+    return uninstall()
+
+
+def _simulate(options: argparse.Namespace) -> int:
+    from pi_project_memory.supervisor.simulate import run
+
+    return run(options.scenario)
+
+
+def _serve(_options: argparse.Namespace) -> int:
+    from pi_project_memory.supervisor.host.stdio import serve
+
+    serve()

@@ -1,0 +1,180 @@
+"""The host behind a pipe: its `Host` calls become requests, its events become method calls (HOST-2)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from pi_project_memory.actors.core.identity import data_directory
+from pi_project_memory.actors.mailbox import AskTimeoutError
+from pi_project_memory.actors.ports.host import (
+    HiddenMessage,
+    HostError,
+    JsonObject,
+    ModelAnswer,
+    ModelQuery,
+    ModelRequest,
+    NoticeLevel,
+    ResolvedModel,
+    StaleHistoryError,
+)
+from pi_project_memory.supervisor.host.frames import INVALID_REQUEST
+from pi_project_memory.supervisor.host.peer import (
+    Methods,
+    NotificationMethod,
+    Peer,
+    PipeClosedError,
+    RequestMethod,
+    RpcError,
+)
+from pi_project_memory.supervisor.host.protocol import (
+    AgentSettled,
+    AgentStartAnswer,
+    BeforeAgentStart,
+    BeforeCompact,
+    Command,
+    Complete,
+    Completions,
+    Empty,
+    HistoryChanged,
+    Initialize,
+    Initialized,
+    Shutdown,
+    ToolResult,
+    UserMessage,
+)
+from pi_project_memory.supervisor.log import SessionLog
+from pi_project_memory.supervisor.service import MemoryService, VersionMismatchError
+
+VERSION_MISMATCH = -32001
+STALE_HISTORY = -32002
+
+QUICK = 10.0
+"""Seconds for what a host answers from memory."""
+
+MODEL = 3600.0
+"""Seconds for a model request; whoever asks has a tighter bound of its own."""
+
+HISTORY_CHUNK = 200
+"""Entries asked for at a time, which keeps a frame far below its limit."""
+
+T = TypeVar("T")
+
+
+class _Range(Struct, frozen=True, rename="camel"):
+    handle: str
+    start: int
+    stop: int
+
+
+class _Entries(Struct, frozen=True, rename="camel"):
+    entries: list[JsonObject]
+
+
+class _NewEntry(Struct, frozen=True, rename="camel"):
+    custom_type: str
+    data: JsonObject
+
+
+class PipeHost:
+    """Asks the process at the other end of the pipe."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+
+    async def resolve_model(self, query: ModelQuery) -> ResolvedModel:
+        """Ask for a model of the host's registry."""
+        return await self._ask("model/resolve", query, ResolvedModel, QUICK)
+
+    async def stream_model(self, request: ModelRequest) -> ModelAnswer:
+        """Have one model request run; cancelling the call aborts it there."""
+        return await self._ask("model/stream", request, ModelAnswer, MODEL)
+
+    async def read_history(self, handle: str, start: int, stop: int) -> Sequence[JsonObject]:
+        """Return branch entries, fetched in chunks."""
+        entries: list[JsonObject] = []
+        for first in range(start, stop, HISTORY_CHUNK):
+            part = _Range(handle, first, min(first + HISTORY_CHUNK, stop))
+            entries.extend((await self._ask("history/read", part, _Entries, QUICK)).entries)
+        return entries
+
+    async def append_entry(self, custom_type: str, data: JsonObject) -> None:
+        """Keep an entry on the branch."""
+        await self._ask("entry/append", _NewEntry(custom_type, data), Empty, QUICK)
+
+    async def send_message(self, message: HiddenMessage) -> None:
+        """Hand a message to the next model call."""
+        await self._ask("message/send", message, Empty, QUICK)
+
+    async def notify(self, level: NoticeLevel, text: str) -> None:
+        """Show a notice."""
+        self._peer.notify("ui/notify", {"level": level, "text": text})
+
+    async def show_status(self, text: str | None) -> None:
+        """Set or clear the status line."""
+        self._peer.notify("ui/status", {"text": text})
+
+    async def _ask(self, method: str, params: object, answer: type[T], seconds: float) -> T:
+        try:
+            return await self._peer.request(method, params, answer, seconds)
+        except RpcError as error:
+            kind = StaleHistoryError if error.code == STALE_HISTORY else HostError
+            raise kind(f"{method}: {error}") from None
+        except (PipeClosedError, AskTimeoutError, msgspec.ValidationError) as error:
+            raise HostError(f"{method}: {error}") from None
+
+
+class HostEvents:
+    """The methods that a host may call, as a table for the peer."""
+
+    def __init__(self, service: MemoryService, log: SessionLog, end: Callable[[], None]) -> None:
+        self._service = service
+        self._log = log
+        self._end = end
+        self._initialized = False
+
+    def methods(self) -> Methods:
+        """Return each method with the type of its parameters and what handles it."""
+        service = self._service
+        return {
+            "initialize": RequestMethod(Initialize, self._initialize),
+            "before_agent_start": RequestMethod(BeforeAgentStart, self._before_agent_start),
+            "user_message": NotificationMethod(UserMessage, service.user_message),
+            "tool_result": RequestMethod(ToolResult, service.tool_result),
+            "agent_settled": NotificationMethod(AgentSettled, service.agent_settled),
+            "history_changed": NotificationMethod(HistoryChanged, service.history_changed),
+            "before_compact": RequestMethod(BeforeCompact, service.before_compact),
+            "command": RequestMethod(Command, service.command),
+            "complete": RequestMethod(Complete, self._complete),
+            "shutdown": RequestMethod(Shutdown, self._shutdown),
+        }
+
+    async def _initialize(self, params: Initialize) -> Initialized:
+        if self._initialized:
+            raise RpcError(INVALID_REQUEST, "the session is initialized already")
+        self._initialized = True
+        path = self._log.locate(Path(data_directory(params.agent_dir)) / "logs", params.session.id)
+        try:
+            return await self._service.initialize(params, str(path))
+        except VersionMismatchError as error:
+            self._initialized = False
+            raise RpcError(VERSION_MISMATCH, str(error)) from None
+
+    async def _before_agent_start(self, params: BeforeAgentStart) -> AgentStartAnswer:
+        answer = await self._service.before_agent_start(params)
+        # The log is opened behind the first answer, since its libraries take longer to load than that.
+        asyncio.get_running_loop().call_soon(self._log.open)
+        return answer
+
+    async def _shutdown(self, params: Shutdown) -> Empty:
+        answer = await self._service.shutdown(params)
+        asyncio.get_running_loop().call_soon(self._end)  # behind the answer
+        return answer
+
+    async def _complete(self, params: Complete) -> Completions:
+        return self._service.complete(params)

@@ -1,0 +1,247 @@
+"""The simulated host: a session without Pi, with scripted models and real files (HOST-2)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+
+from pi_project_memory.actors.core.selection import TOOL_NAME
+from pi_project_memory.actors.ports.host import (
+    HiddenMessage,
+    HistoryHead,
+    HostError,
+    JsonObject,
+    ModelAnswer,
+    ModelInfo,
+    ModelQuery,
+    ModelRequest,
+    NoticeLevel,
+    ResolvedModel,
+    StaleHistoryError,
+    ThinkingLevel,
+)
+from pi_project_memory.supervisor.host.scenario import Reply
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One model request as it arrived, with the loop time in seconds."""
+
+    request: ModelRequest
+    at: float
+
+
+@dataclass(slots=True)
+class ScriptedModels:
+    """Models that answer from a script, one list of replies for each `provider/model-id`."""
+
+    script: Mapping[str, Sequence[Reply]]
+    api: str
+    active: ModelInfo
+    reasoning: bool = True
+    exchanges: list[Exchange] = field(default_factory=list)
+    cancelled: list[str] = field(default_factory=list)
+    _used: dict[str, int] = field(default_factory=dict)
+
+    def resolve(self, query: ModelQuery) -> ResolvedModel:
+        """Find a scripted model, or the active one."""
+        if query.provider is None or query.model_id is None:
+            return ResolvedModel("ok", self.active, query.thinking_level)
+        info = ModelInfo(query.provider, query.model_id, self.api, reasoning=self.reasoning)
+        if info.label not in self.script:
+            return ResolvedModel("not_found")
+        level: ThinkingLevel = query.thinking_level if self.reasoning else "off"
+        return ResolvedModel("ok", info, level)
+
+    async def stream(self, request: ModelRequest) -> ModelAnswer:
+        """Answer a request with the next reply of its model; the last one repeats."""
+        label = f"{request.provider}/{request.model_id}"
+        self.exchanges.append(Exchange(request, anyio.current_time()))
+        replies = self.script.get(label) or [Reply(text="")]
+        number = self._used.get(label, 0)
+        self._used[label] = number + 1
+        reply = replies[min(number, len(replies) - 1)]
+        try:
+            await anyio.sleep(reply.delay)
+            if reply.hang:
+                await anyio.sleep_forever()
+        except anyio.get_cancelled_exc_class():
+            self.cancelled.append(label)
+            raise
+        return _answer(reply, request, self.api)
+
+    def requests_to(self, label: str) -> list[ModelRequest]:
+        """Return the requests that one model has got, oldest first."""
+        return [e.request for e in self.exchanges if f"{e.request.provider}/{e.request.model_id}" == label]
+
+
+class Transcript:
+    """A session's entries as a tree of which one branch is active."""
+
+    def __init__(self) -> None:
+        self._branch: list[JsonObject] = []
+        self._ids = itertools.count(1)
+        self._handles = itertools.count(1)
+        self._handle = f"h{next(self._handles)}"
+
+    @property
+    def head(self) -> HistoryHead:
+        """The end of the active branch."""
+        return HistoryHead(self._handle, len(self._branch))
+
+    @property
+    def entries(self) -> Sequence[JsonObject]:
+        """The active branch from its root."""
+        return self._branch
+
+    def append(self, entry: JsonObject) -> str:
+        """Add an entry at the end of the branch and return its id."""
+        entry_id = f"{next(self._ids):08x}"
+        parent = self._branch[-1]["id"] if self._branch else None
+        self._branch.append({"id": entry_id, "parentId": parent, **entry})
+        return entry_id
+
+    def move_to(self, entry_id: str | None) -> HistoryHead:
+        """Make the branch that ends at an entry the active one."""
+        ids = [entry["id"] for entry in self._branch]
+        self._branch = self._branch[: ids.index(entry_id) + 1] if entry_id else []
+        return self.renew()
+
+    def renew(self) -> HistoryHead:
+        """Give the branch a new handle, after a move or a compaction."""
+        self._handle = f"h{next(self._handles)}"
+        return self.head
+
+    def read(self, handle: str, start: int, stop: int) -> Sequence[JsonObject]:
+        """Return entries of the active branch; raises StaleHistoryError for another handle."""
+        if handle != self._handle:
+            raise StaleHistoryError(f"{handle} is not the active branch {self._handle}")
+        return self._branch[start:stop]
+
+
+@dataclass(slots=True)
+class SimulatedHost:
+    """Implements `Host` for one scripted session and keeps what it was told."""
+
+    models: ScriptedModels
+    transcript: Transcript = field(default_factory=Transcript)
+    notices: list[tuple[NoticeLevel, str]] = field(default_factory=list)
+    statuses: list[str | None] = field(default_factory=list)
+    sent: list[HiddenMessage] = field(default_factory=list)
+    history_reads: list[tuple[str, int, int]] = field(default_factory=list)
+    gone: bool = False
+
+    async def resolve_model(self, query: ModelQuery) -> ResolvedModel:
+        """Look a model up in the script."""
+        self._check()
+        return self.models.resolve(query)
+
+    async def stream_model(self, request: ModelRequest) -> ModelAnswer:
+        """Answer from the script."""
+        self._check()
+        return await self.models.stream(request)
+
+    async def read_history(self, handle: str, start: int, stop: int) -> Sequence[JsonObject]:
+        """Return branch entries."""
+        self._check()
+        self.history_reads.append((handle, start, stop))
+        return self.transcript.read(handle, start, stop)
+
+    async def append_entry(self, custom_type: str, data: JsonObject) -> None:
+        """Keep an entry on the branch."""
+        self._check()
+        self.transcript.append({"type": "custom", "customType": custom_type, "data": data})
+
+    async def send_message(self, message: HiddenMessage) -> None:
+        """Put a hidden message on the branch, where the next model call finds it."""
+        self._check()
+        self.sent.append(message)
+        self.transcript.append(hidden_entry(message))
+
+    async def notify(self, level: NoticeLevel, text: str) -> None:
+        """Keep a notice."""
+        self._check()
+        self.notices.append((level, text))
+
+    async def show_status(self, text: str | None) -> None:
+        """Keep a status line."""
+        self._check()
+        self.statuses.append(text)
+
+    def _check(self) -> None:
+        if self.gone:
+            raise HostError("the host is gone")
+
+
+def hidden_entry(message: HiddenMessage) -> JsonObject:
+    """Return a hidden message as a session keeps it."""
+    return {
+        "type": "custom_message",
+        "customType": message.custom_type,
+        "content": message.content,
+        "display": message.display,
+        "details": message.details,
+    }
+
+
+def message_entry(role: str, content: list[JsonObject], **fields: Any) -> JsonObject:
+    """Return a message as a session keeps it."""
+    return {"type": "message", "message": {"role": role, "content": content, **fields}}
+
+
+def text_block(text: str) -> JsonObject:
+    """Return a block of text."""
+    return {"type": "text", "text": text}
+
+
+def _answer(reply: Reply, request: ModelRequest, api: str) -> ModelAnswer:
+    if reply.error is not None:
+        message = _message([], request, api, "error", errorMessage=reply.error.message)
+        return ModelAnswer(message, reply.error.status)
+    if reply.calls is not None:
+        calls = [_call(number, call.tool, call.arguments) for number, call in enumerate(reply.calls)]
+        return ModelAnswer(_message(calls, request, api, "toolUse"), 200)
+    if reply.choose is not None and request.tools:
+        call = _call(0, TOOL_NAME, {"selected_memories": reply.choose})
+        return ModelAnswer(_message([call], request, api, "toolUse"), 200)
+    return ModelAnswer(_message([text_block(_text(reply))], request, api, reply.stop), 200)
+
+
+def _text(reply: Reply) -> str:
+    if reply.choose is None:
+        return reply.text or ""
+    import orjson
+
+    return orjson.dumps({"selected_memories": reply.choose}).decode()
+
+
+def _call(number: int, name: str, arguments: JsonObject) -> JsonObject:
+    return {"type": "toolCall", "id": f"call-{number}", "name": name, "arguments": arguments}
+
+
+def _message(
+    content: list[JsonObject], request: ModelRequest, api: str, stop: str, **fields: Any
+) -> JsonObject:
+    usage = {
+        "input": 100,
+        "output": 10,
+        "cacheRead": 0,
+        "cacheWrite": 0,
+        "totalTokens": 110,
+        "cost": {"input": 0.0001, "output": 0.0002, "cacheRead": 0, "cacheWrite": 0, "total": 0.0003},
+    }
+    return {
+        "role": "assistant",
+        "content": content,
+        "api": api,
+        "provider": request.provider,
+        "model": request.model_id,
+        "stopReason": stop,
+        "usage": usage,
+        "timestamp": 0,
+        **fields,
+    }

@@ -1,0 +1,133 @@
+"""The service's own log: JSON lines by structlog, one file for each session process (OBS-1, OBS-3).
+
+Opening it costs more than answering the handshake does, so events wait in memory until `open`; they are
+few by then. A log that cannot be written is given up in silence: it must never harm the session.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, MutableMapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import orjson
+
+from pi_project_memory.actors.ports.trace import TraceValue
+
+MAX_BYTES = 5 * 1024 * 1024
+"""Size at which a log file is set aside; one older part is kept."""
+
+FILES_KEPT = 20
+_WAITING_KEPT = 1000
+
+
+class SessionLog:
+    """A trace sink that writes to a file, once it is told where and opened."""
+
+    def __init__(self) -> None:
+        self.path: Path | None = None
+        self._session = ""
+        self._waiting: list[dict[str, Any]] = []
+        self._file: _RotatingFile | None = None
+        self._logger: Any = None
+        self._broken = False
+
+    def locate(self, directory: Path, session_id: str) -> Path:
+        """Settle the file's name: when it was begun, for which session, by which process."""
+        stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+        safe_id = "".join(c if c.isalnum() or c in "._-" else "_" for c in session_id)[:80]
+        self.path = directory / f"{stamp}-{safe_id}-{os.getpid()}.jsonl"
+        self._session = session_id
+        return self.path
+
+    def event(self, name: str, **fields: TraceValue) -> None:
+        """Record one event with the time it happened at."""
+        record = {"at": time.time(), **fields, "event": name}
+        if self._logger is not None:
+            self._write(record)
+        elif not self._broken and len(self._waiting) < _WAITING_KEPT:
+            self._waiting.append(record)
+
+    def open(self) -> None:
+        """Open the file and write what has waited; does nothing the second time, or without a place."""
+        if self._logger is not None or self._broken or self.path is None:
+            return
+        import structlog
+
+        try:
+            self._file = _RotatingFile(self.path)
+        except OSError:
+            self._broken = True
+            self._waiting.clear()
+            return
+        self._logger = structlog.wrap_logger(
+            structlog.BytesLogger(self._file),  # type: ignore[arg-type]
+            processors=[_time_first, structlog.processors.JSONRenderer(serializer=_dumps)],
+            wrapper_class=structlog.BoundLogger,
+            session=self._session,
+        )
+        for record in self._waiting:
+            self._write(record)
+        self._waiting.clear()
+        prune(self.path.parent)
+
+    def close(self) -> None:
+        """Write what is left and let go of the file."""
+        if self._waiting:
+            self.open()
+        if self._file is not None:
+            self._file.close()
+        self._logger = None
+        self._broken = True
+
+    def _write(self, record: dict[str, Any]) -> None:
+        try:
+            self._logger.info(**record)
+        except OSError:
+            self._logger = None
+            self._broken = True
+
+
+def prune(directory: Path) -> None:
+    """Remove the oldest log files beyond `FILES_KEPT`; only names that are ours."""
+    logs = sorted(directory.glob("*.jsonl"), key=lambda path: path.name)
+    for path in logs[:-FILES_KEPT]:
+        path.unlink(missing_ok=True)
+
+
+class _RotatingFile:
+    """The part of a binary file that structlog's logger uses, bounded in size."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._file = self._opened()
+
+    def write(self, data: bytes) -> None:
+        if self._file.tell() + len(data) > MAX_BYTES:
+            self._file.close()
+            self._path.replace(self._path.with_suffix(".1.jsonl"))
+            self._file = self._opened()
+        self._file.write(data)
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _opened(self) -> BinaryIO:
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+        return os.fdopen(descriptor, "ab")
+
+
+def _time_first(_logger: object, _method: str, record: MutableMapping[str, Any]) -> Mapping[str, Any]:
+    moment = record.pop("at")
+    seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(moment))
+    return {"time": f"{seconds}.{int(moment % 1 * 1000):03d}Z", **record}
+
+
+def _dumps(record: object, **_: object) -> bytes:
+    return orjson.dumps(record, default=repr)

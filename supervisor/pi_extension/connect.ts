@@ -1,0 +1,37 @@
+/** The way from a session to its service, or to the reason why there is none. */
+
+import { messageOf } from "./errors.ts";
+import { readLaunch } from "./launch.ts";
+import type { Handlers } from "./peer.ts";
+import { type Hooks, type Service, Supervision, UnavailableError } from "./supervision.ts";
+
+/** Stands in where no service can be started. */
+class NoService implements Service {
+  readonly toolResultEvents = [];
+  readonly #reason: string;
+
+  constructor(reason: string) {
+    this.#reason = reason;
+  }
+
+  request(): Promise<unknown> {
+    return Promise.reject(new UnavailableError(this.#reason));
+  }
+
+  notify(): void {}
+
+  async shutdown(): Promise<void> {}
+}
+
+/** Starts the service that the launch.json in `directory` names; without one, memory is off. */
+export function connect(directory: string, handlers: Handlers, hooks: Hooks): Service {
+  try {
+    const supervision = new Supervision(readLaunch(directory), handlers, hooks);
+    supervision.start();
+    return supervision;
+  } catch (error) {
+    const reason = `memory is off for this session: ${messageOf(error)}`;
+    hooks.warn(`Project ${reason}`);
+    return new NoService(reason);
+  }
+}

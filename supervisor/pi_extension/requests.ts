@@ -1,0 +1,62 @@
+/** What the service may ask of Pi. */
+
+import type { ExtensionAPI } from "@earendil-works/pi-coding-agent";
+import type { History } from "./history.ts";
+import { type Models, resolveModel, streamModel } from "./models.ts";
+import type { Notices } from "./notices.ts";
+import { readParams } from "./params.ts";
+import type { Handlers } from "./peer.ts";
+import type { HiddenMessage, JsonObject, Level, ModelQuery, ModelRequest } from "./types.ts";
+
+export interface Offer {
+  pi: Pick<ExtensionAPI, "appendEntry" | "sendMessage">;
+  models: Models;
+  history: History;
+  notices: Pick<Notices, "show" | "status">;
+}
+
+interface HistoryRange {
+  handle: unknown;
+  start: unknown;
+  stop: unknown;
+}
+
+export function handlersFor({ pi, models, history, notices }: Offer): Handlers {
+  return {
+    requests: {
+      "model/resolve": (params) =>
+        resolveModel(models, readParams<ModelQuery>(params, { thinkingLevel: "text" })),
+      "model/stream": (params, signal) => {
+        const shape = { provider: "text", modelId: "text", messages: "list" } as const;
+        return streamModel(models, readParams<ModelRequest>(params, shape), signal);
+      },
+      "history/read": (params) => {
+        const { handle, start, stop } = readParams<HistoryRange>(params, { handle: "text" });
+        return { entries: history.slice(handle, start, stop) };
+      },
+      "entry/append": (params) => {
+        type Appended = { customType: string; data: JsonObject };
+        const { customType, data } = readParams<Appended>(params, { customType: "text", data: "object" });
+        pi.appendEntry(customType, data);
+      },
+      "message/send": (params) =>
+        sendHidden(pi, readParams<HiddenMessage>(params, { customType: "text", content: "text" })),
+    },
+    notifications: {
+      "ui/notify": (params) => {
+        const { level, text } = readParams<{ level: Level; text: string }>(params, { level: "text", text: "text" });
+        notices.show(level, text);
+      },
+      "ui/status": (params) => notices.status(readParams<{ text: string | null }>(params, {}).text),
+    },
+  };
+}
+
+export function toCustomMessage({ customType, content, display, details }: HiddenMessage) {
+  return { customType, content, display: display ?? false, ...(details != null && { details }) };
+}
+
+/** Reaches the next model call of the running run if there is one; a plain steer would force one more. */
+function sendHidden(pi: Offer["pi"], message: HiddenMessage): void {
+  pi.sendMessage(toCustomMessage(message), { deliverAs: "steer", triggerTurn: false });
+}

@@ -1,0 +1,140 @@
+/** The payloads of the wire, as docs/protocol.md lists them. */
+
+export const PROTOCOL_VERSION = 1;
+
+export type JsonObject = Record<string, unknown>;
+export type Level = "info" | "warning" | "error";
+export type Thinking = "off" | "minimal" | "low" | "medium" | "high" | "xhigh" | "max";
+export type StartReason = "startup" | "reload" | "new" | "resume" | "fork";
+export type ShutdownReason = "quit" | "reload" | "new" | "resume" | "fork";
+
+/** The end of the active branch: `length` entries can be asked for under `handle`. */
+export interface HistoryHead {
+  handle: string;
+  length: number;
+}
+
+/** Window and output limit are in tokens. */
+export interface ModelInfo {
+  provider: string;
+  id: string;
+  api: string;
+  reasoning: boolean;
+  contextWindow: number;
+  maxTokens: number;
+}
+
+export interface RunContext {
+  history: HistoryHead;
+  trusted: boolean;
+  model: ModelInfo | null;
+  thinkingLevel: Thinking | null;
+}
+
+export interface Initialize extends RunContext {
+  protocolVersion: number;
+  host: { name: string; version: string };
+  mode: "tui" | "rpc" | "json" | "print";
+  agentDir: string;
+  cwd: string;
+  session: {
+    id: string;
+    directory: string;
+    usesDefaultDirectory: boolean;
+    reason: StartReason;
+    restarted: boolean;
+  };
+  capabilities: { notify: boolean; status: boolean };
+  tools: JsonObject[];
+  codemode: { active: boolean; mode: "on" | "only"; inlineBudget: number };
+}
+
+export interface Initialized {
+  protocolVersion: number;
+  service: { name: string; version: string; pid: number };
+  logFile: string | null;
+  toolResultEvents: string[];
+}
+
+export interface BeforeAgentStart {
+  context: RunContext;
+  messageType: "user" | "custom";
+  prompt: string | null;
+}
+
+export interface PromptSection {
+  name: string;
+  text: string;
+}
+
+export interface HiddenMessage {
+  customType: string;
+  content: string;
+  details?: JsonObject | null;
+  display?: boolean;
+}
+
+export interface AgentStartAnswer {
+  section?: PromptSection | null;
+  message?: HiddenMessage | null;
+}
+
+export interface ToolResult {
+  toolName: string;
+  toolCallId: string;
+  input: JsonObject;
+  isError: boolean;
+  truncated: boolean;
+  hasImage: boolean;
+  nested: boolean;
+}
+
+export interface CommandAnswer {
+  text: string;
+  level?: Level;
+}
+
+export interface Completion {
+  value: string;
+  label: string;
+  description: string;
+}
+
+export interface ModelQuery {
+  thinkingLevel: Thinking;
+  provider?: string | null;
+  modelId?: string | null;
+}
+
+export interface ResolvedModel {
+  status: "ok" | "no_active_model" | "not_found" | "no_credentials";
+  model: ModelInfo | null;
+  thinkingLevel: Thinking;
+}
+
+/** Options that are left out are left to Pi; `timeoutMs` is in milliseconds. */
+export interface RequestOptions {
+  maxTokens?: number | null;
+  reasoning?: Thinking | null;
+  cacheRetention?: "none" | "short" | "long" | null;
+  sessionId?: string | null;
+  disableContinuation?: boolean;
+  timeoutMs?: number | null;
+  maxRetries?: number | null;
+}
+
+export interface ModelRequest {
+  provider: string;
+  modelId: string;
+  messages: JsonObject[];
+  options?: RequestOptions;
+  systemPrompt?: string | null;
+  tools?: JsonObject[];
+  payloadPatch?: JsonObject | null;
+  parent?: string | null;
+}
+
+export interface ModelAnswer {
+  message: unknown;
+  httpStatus: number | null;
+}

@@ -1,0 +1,245 @@
+"""MemoryService: what a host embeds (HOST-1).
+
+A host opens one service for each session, calls `initialize`, and then one method for each event. Every
+method keeps its own bound and none raises into the host but `initialize`: a memory that is off, late or
+broken answers with nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+
+from pi_project_memory.actors.mailbox import Mailbox, MailboxClosedError, MailboxFullError, Message, Reply
+from pi_project_memory.actors.messages import (
+    BranchChanged,
+    PromptSubmitted,
+    Section,
+    SectionOutdated,
+    SectionWanted,
+    TurnAborted,
+    UserMessageSeen,
+)
+from pi_project_memory.actors.ports.host import HiddenMessage, HostError, NoticeLevel, ThinkingLevel
+from pi_project_memory.supervisor.asking import answer_or_none
+from pi_project_memory.supervisor.commands import Commands
+from pi_project_memory.supervisor.host.protocol import (
+    PROTOCOL_VERSION,
+    SECTION_NAME,
+    AgentSettled,
+    AgentStartAnswer,
+    BeforeAgentStart,
+    BeforeCompact,
+    Command,
+    CommandAnswer,
+    Complete,
+    Completions,
+    Empty,
+    HistoryChanged,
+    Host,
+    Initialize,
+    Initialized,
+    PromptSection,
+    ServiceName,
+    Shutdown,
+    ToolResult,
+    ToolResultAnswer,
+    UserMessage,
+)
+from pi_project_memory.supervisor.memory import Memory
+from pi_project_memory.supervisor.setup import Environment, Off, Prepared, prepare
+from pi_project_memory.supervisor.version import __version__
+
+RECALL_WAIT = 2.0
+"""Seconds that a normal request waits for its recall at most (RCL-2)."""
+
+COMMAND_WAIT = 5.0
+"""Seconds that a command waits for the start-up and for an actor's answer."""
+
+_ANSWER_MARGIN = 0.2
+"""Seconds left for an answer to reach a host that has named its own bound."""
+
+
+class VersionMismatchError(Exception):
+    """Host and service speak different versions of the protocol; the text names both."""
+
+
+class MemoryService:
+    """One session's memory, from the handshake to the shutdown."""
+
+    def __init__(self, host: Host, environment: Environment, group: TaskGroup) -> None:
+        self._host = host
+        self._environment = environment
+        self._group = group
+        self._turns = itertools.count(1)
+        self._set_up = anyio.Event()
+        self._memory: Memory | None = None
+        self._off: Off | None = None
+        self._level: ThinkingLevel | None = None
+        self._closing = False
+        self._closed = anyio.Event()
+
+    async def initialize(self, start: Initialize, log_file: str | None = None) -> Initialized:
+        """Answer the handshake; the set-up goes on behind it. Raises VersionMismatchError."""
+        if start.protocol_version != PROTOCOL_VERSION:
+            raise VersionMismatchError(
+                f"{start.host.name} {start.host.version} speaks protocol {start.protocol_version}, "
+                f"pi-project-memory {__version__} speaks protocol {PROTOCOL_VERSION}; "
+                "run `pi-project-memory install` again so that both fit"
+            )
+        self._level = start.thinking_level
+        self._group.start_soon(self._prepare, start)
+        service = ServiceName("pi-project-memory", __version__, os.getpid())
+        return Initialized(PROTOCOL_VERSION, service, log_file, ())
+
+    async def before_agent_start(self, event: BeforeAgentStart) -> AgentStartAnswer:
+        """Return the section for this run, and the recall if it comes within two seconds."""
+        self._level = event.context.thinking_level
+        until = anyio.current_time() + min(RECALL_WAIT, event.within_ms / 1000 - _ANSWER_MARGIN)
+        memory = await self._ready(until - anyio.current_time())
+        if memory is None:
+            return AgentStartAnswer()
+        recall: Reply[HiddenMessage | None] = Reply()
+        if event.message_type == "user" and event.prompt is not None:
+            self._tell(memory.prefetch, self._submitted(memory, event.prompt, recall))
+        else:
+            recall.send(None)
+        number = memory.generations.current
+        loaded: Awaitable[Section] = memory.index.ask(
+            lambda reply: SectionWanted(number, reply), until - anyio.current_time()
+        )
+        section = await answer_or_none(loaded)
+        message = await answer_or_none(recall.wait(until - anyio.current_time()))
+        return AgentStartAnswer(
+            section=PromptSection(SECTION_NAME, section.text) if section else None, message=message
+        )
+
+    def user_message(self, event: UserMessage) -> None:
+        """Note that a user message has entered the session."""
+        if self._memory is not None:
+            turn, number = f"t{next(self._turns)}", self._memory.generations.current
+            self._tell(self._memory.prefetch, UserMessageSeen(number, turn, event.text, self._level))
+
+    async def tool_result(self, event: ToolResult) -> ToolResultAnswer:  # noqa: ARG002 - none is asked for
+        """Take note of a tool call of the main agent that has ended."""
+        return ToolResultAnswer()
+
+    def agent_settled(self, event: AgentSettled) -> None:
+        """Note that a run has ended for good."""
+        self._level = event.context.thinking_level
+        if self._memory is not None and event.aborted:
+            self._tell(self._memory.prefetch, TurnAborted(self._memory.generations.current))
+
+    def history_changed(self, event: HistoryChanged) -> None:
+        """Follow the session to another branch, or to what is left of this one."""
+        if self._memory is not None:
+            self._memory.head = event.history
+            number = self._memory.generations.current
+            self._tell(self._memory.index, SectionOutdated(number))
+            self._tell(self._memory.prefetch, BranchChanged(number, event.history))
+
+    async def before_compact(self, event: BeforeCompact) -> Empty:  # noqa: ARG002 - nothing runs that it must wait for
+        """Answer when compaction may begin."""
+        return Empty()
+
+    async def command(self, event: Command) -> CommandAnswer:
+        """Answer `/memory`."""
+        await self._ready(COMMAND_WAIT)
+        return await Commands(self._memory, self._off, self._environment.clock).answer(event)
+
+    def complete(self, event: Complete) -> Completions:
+        """Return what the typed argument can become."""
+        return Commands.completions(event.prefix)
+
+    async def shutdown(self, event: Shutdown) -> Empty:
+        """End the session's memory."""
+        await self._close(f"the session ends ({event.reason})")
+        return Empty()
+
+    async def host_gone(self) -> None:
+        """End the memory because the host has vanished and can answer nothing more (HOST-11)."""
+        await self._close("the host is gone")
+
+    async def _close(self, reason: str) -> None:
+        """Close once, whoever asks and whatever becomes of the asker; every asker sees it done."""
+        if self._closing:
+            await self._closed.wait()
+            return
+        self._closing = True
+        with anyio.CancelScope(shield=True):
+            await self._stop(reason)
+        self._closed.set()
+
+    async def _stop(self, reason: str) -> None:
+        self._off = self._off or Off("failed", reason)
+        memory, self._memory = self._memory, None
+        late = await memory.stop(reason) if memory is not None else []
+        self._environment.trace.event("shut_down", reason=reason, late=", ".join(late))
+        self._set_up.set()
+
+    async def _prepare(self, start: Initialize) -> None:
+        outcome = await prepare(start, self._environment)
+        if self._closing:
+            return
+        match outcome:
+            case Off(state, reason):
+                self._off = outcome
+                if state == "failed":
+                    await self._warn("error", f"Memory is off for this session: {reason}")
+            case Prepared():
+                memory = Memory(start, outcome, self._host, self._environment, self._give_up)
+                await memory.start(self._group)
+                self._memory = memory
+        self._set_up.set()
+
+    async def _ready(self, seconds: float) -> Memory | None:
+        """Wait for the set-up, `seconds` at most, and return the memory if it is on."""
+        with anyio.move_on_after(max(seconds, 0.0)):
+            await self._set_up.wait()
+        return self._memory
+
+    def _submitted(self, memory: Memory, prompt: str, reply: Reply[HiddenMessage | None]) -> PromptSubmitted:
+        return PromptSubmitted(
+            memory.generations.current, reply, f"t{next(self._turns)}", prompt, self._level
+        )
+
+    def _tell(self, mailbox: Mailbox[Any], message: Message) -> None:
+        """Tell an actor something that it may miss when it is off or overwhelmed."""
+        try:
+            mailbox.tell(message)
+        except (MailboxClosedError, MailboxFullError) as error:
+            self._environment.trace.event("untold", message=type(message).__name__, error=str(error))
+
+    def _give_up(self, actor: str, error: Exception) -> None:
+        self._group.start_soon(
+            self._warn,
+            "warning",
+            f"Memory: the {actor} part failed too often and is off for this session ({error}). "
+            "Pi and the rest of the memory go on.",
+        )
+
+    async def _warn(self, level: NoticeLevel, text: str) -> None:
+        self._environment.trace.event("notice", level=level, text=text)
+        try:
+            await self._host.notify(level, text)
+        except HostError:
+            self._environment.trace.event("notice_unseen", level=level)
+
+
+@asynccontextmanager
+async def open_service(host: Host, environment: Environment) -> AsyncIterator[MemoryService]:
+    """Run a service inside the block; leaving it ends the memory."""
+    async with anyio.create_task_group() as group:
+        service = MemoryService(host, environment, group)
+        try:
+            yield service
+        finally:
+            with anyio.CancelScope(shield=True):
+                await service.host_gone()
+            group.cancel_scope.cancel()

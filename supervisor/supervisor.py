@@ -1,0 +1,126 @@
+"""Starts the actors, restarts one that fails, stops them in reverse (LIFE-4).
+
+One for one: an actor's failure never touches another. Its mailbox outlives it, so what waits is handled
+by the next one; the message it failed on is answered with an error and not tried again. An actor that
+fails more often than its restart intensity allows is off for the session: its mailbox is closed with the
+reason, and the owner is told once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
+
+from pi_project_memory.actors.actor import Actor
+from pi_project_memory.actors.mailbox import Mailbox
+from pi_project_memory.actors.ports.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class RestartIntensity:
+    """At most `restarts` restarts within any `seconds`."""
+
+    restarts: int = 3
+    seconds: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class ChildSpec:
+    """How one actor is made, how often it may fail, and how long it may take to stop, in seconds."""
+
+    id: str
+    mailbox: Mailbox[Any]
+    factory: Callable[[Mailbox[Any]], Actor[Any]]
+    intensity: RestartIntensity = field(default_factory=RestartIntensity)
+    shutdown: float = 2.0
+
+
+@dataclass(slots=True)
+class _Child:
+    spec: ChildSpec
+    ended: anyio.Event = field(default_factory=anyio.Event)
+    cancel: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    failures: deque[float] = field(default_factory=deque)
+
+    def may_restart(self, now: float) -> bool:
+        """Count a failure at `now` (seconds) and tell whether the intensity still allows a restart."""
+        limit = self.spec.intensity
+        self.failures.append(now)
+        while now - self.failures[0] > limit.seconds:
+            self.failures.popleft()
+        return len(self.failures) <= limit.restarts
+
+
+class Supervisor:
+    """Runs a fixed list of children inside a task group of its owner."""
+
+    def __init__(
+        self, specs: Sequence[ChildSpec], trace: Trace, on_given_up: Callable[[str, Exception], None]
+    ) -> None:
+        self._children = [_Child(spec) for spec in specs]
+        self._trace = trace
+        self._on_given_up = on_given_up
+
+    async def start(self, group: TaskGroup) -> None:
+        """Start the children in order, each after the one before it has built its state."""
+        for child in self._children:
+            await group.start(self._run, child, name=child.spec.id)
+
+    async def stop(self) -> list[str]:
+        """Stop the children in reverse; return the ids of those that had to be cancelled."""
+        late = []
+        for child in reversed(self._children):
+            child.spec.mailbox.close("the session has ended")
+            with anyio.move_on_after(child.spec.shutdown):
+                await child.ended.wait()
+            if not child.ended.is_set():
+                late.append(child.spec.id)
+                child.cancel.cancel()
+        return late
+
+    async def _run(self, child: _Child, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        started = _Started(task_status)
+        try:
+            with child.cancel:
+                while not await self._run_once(child, started):
+                    pass
+        finally:
+            child.ended.set()
+
+    async def _run_once(self, child: _Child, started: _Started) -> bool:
+        """Run one life of the actor; return whether it was the last."""
+        actor = child.spec.factory(child.spec.mailbox)
+        try:
+            await actor.run(task_status=started)
+        except Exception as error:  # noqa: BLE001 - whatever an actor raises is its supervisor's to judge
+            cause = _first_cause(error)
+            self._trace.event("actor_failed", actor=child.spec.id, error=repr(cause))
+            if child.may_restart(anyio.current_time()):
+                return False
+            child.spec.mailbox.close(f"{child.spec.id} failed too often: {cause}")
+            self._on_given_up(child.spec.id, cause)
+            started.started()
+        return True
+
+
+class _Started(TaskStatus[None]):
+    """Reports the start of the first life that gets so far, and no later one."""
+
+    def __init__(self, status: TaskStatus[None]) -> None:
+        self._status: TaskStatus[None] | None = status
+
+    def started(self, value: None = None) -> None:
+        if self._status is not None:
+            self._status.started(value)
+            self._status = None
+
+
+def _first_cause(error: Exception) -> Exception:
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -87,3 +87,6 @@ class Actor(Generic[M]):
         except Exception as error:
             message.undelivered(ActorFailedError(f"{self.name} failed on {kind}: {error}"))
             raise
+        except BaseException:
+            message.undelivered(ActorFailedError(f"{self.name} was stopped while it handled {kind}"))
+            raise

@@ -1,31 +1,48 @@
-"""IndexActor: the memory section of the system prompt and the list of topics."""
+"""IndexActor: the memory section, the list of topics, and what the model knows of the files on disk."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from typing import assert_never
 
 from pi_project_memory.actors.actor import Actor
+from pi_project_memory.actors.core.branch import NOTICE_TYPE, notice_details
+from pi_project_memory.actors.core.changes_notice import DELETED, INDEX, notice_text, outdated, remark
+from pi_project_memory.actors.core.lint import lint_index, lint_topic, staleness_note
 from pi_project_memory.actors.core.sanitize import sanitize
+from pi_project_memory.actors.core.snapshots import Fingerprint
 from pi_project_memory.actors.core.windows import index_window
-from pi_project_memory.actors.mailbox import Mailbox
+from pi_project_memory.actors.mailbox import Mailbox, MailboxClosedError, MailboxFullError
 from pi_project_memory.actors.messages import (
+    BackgroundWrites,
+    ChangesDue,
+    ChangesWanted,
+    FileRead,
     IndexMessage,
+    PrefetchMessage,
     Section,
     SectionOutdated,
     SectionWanted,
+    ToolUsed,
     TopicList,
     TopicsWanted,
+    VersionsSeen,
 )
-from pi_project_memory.actors.ports.store import MemoryStore
+from pi_project_memory.actors.ports.clock import Clock
+from pi_project_memory.actors.ports.host import HiddenMessage, HostError, HostPorts
+from pi_project_memory.actors.ports.store import MemoryStore, TopicRead
 from pi_project_memory.actors.ports.trace import Trace
 from pi_project_memory.actors.prompts import fill, prompt
 from pi_project_memory.actors.scopes import Generations
+from pi_project_memory.actors.subagent.baseline import count_lines, is_whole
 
 EMPTY_INDEX = "(MEMORY.md is empty or does not exist yet.)"
+WRITERS = frozenset({"write", "edit"})
 
 
 class IndexActor(Actor[IndexMessage]):
-    """Owns the cached section; its bytes stay the same until the cache is outdated (IDX-4)."""
+    """Owns the cached section (IDX-4), and the versions of the files that the model has met (IDX-7)."""
 
     name = "index"
 
@@ -35,13 +52,22 @@ class IndexActor(Actor[IndexMessage]):
         generations: Generations,
         trace: Trace,
         *,
+        host: HostPorts,
         store: MemoryStore,
+        clock: Clock,
         directory: str,
+        prefetch: Mailbox[PrefetchMessage],
     ) -> None:
         super().__init__(mailbox, generations, trace)
+        self._host = host
         self._store = store
+        self._clock = clock
         self._directory = directory
+        self._prefetch = prefetch
         self._section: Section | None = None
+        self._seen: dict[str, str] = {}
+        self._snapshot: Mapping[str, Fingerprint] = {}
+        self._background: set[str] = set()
 
     async def handle(self, message: IndexMessage) -> None:
         """Act on one message."""
@@ -53,16 +79,130 @@ class IndexActor(Actor[IndexMessage]):
             case TopicsWanted():
                 topics = await self._store.scan()
                 message.reply.send(TopicList(topics, await self._store.read_index()))
+            case VersionsSeen():
+                self._meet(message)
+            case ChangesWanted():
+                message.reply.send(await self._notice())
+            case ChangesDue():
+                await self._send_notice()
+            case ToolUsed():
+                message.reply.send(await self._judge_tool(message))
+            case BackgroundWrites():
+                await self._absorb_background(message)
             case _:
                 assert_never(message)
 
     async def _cached_section(self) -> Section:
         if self._section is None:
+            await self._look(silently={INDEX})
             self._section = make_section(await self._store.read_index(), self._directory)
+            self._meet_now(INDEX)
             self.trace.event(
                 "index_loaded", actor=self.name, lines=self._section.lines, units=self._section.units
             )
         return self._section
+
+    def _meet(self, message: VersionsSeen) -> None:
+        if message.reset:
+            index = {INDEX: self._seen[INDEX]} if INDEX in self._seen else {}
+            self._seen = index | {path: tag for path, tag in message.versions.items() if tag != DELETED}
+        else:
+            self._seen.update(message.versions)
+
+    def _meet_now(self, path: str) -> None:
+        """Note that the model knows the version of the last snapshot."""
+        if path in self._snapshot:
+            self._seen[path] = self._snapshot[path].tag
+
+    async def _look(self, silently: Collection[str] = ()) -> dict[str, str]:
+        """Take a snapshot and return the files that the model knows an older version of, once each.
+
+        Those in `silently` are brought up to date without being returned.
+        """
+        try:
+            snapshot = await self._store.snapshot()
+        except OSError as error:
+            self.trace.event("no_snapshot", actor=self.name, error=str(error))
+            return {}
+        changed = outdated(self._seen, self._snapshot, snapshot)
+        self._snapshot = snapshot
+        for path, version in changed.items():
+            if version == DELETED:
+                del self._seen[path]
+            else:
+                self._seen[path] = version
+        return {path: version for path, version in changed.items() if path not in silently}
+
+    async def _notice(self) -> HiddenMessage | None:
+        changed = await self._look(silently=self._background)
+        if not changed:
+            return None
+        self.trace.event("outside_change", actor=self.name, files=len(changed))
+        return HiddenMessage(NOTICE_TYPE, notice_text(changed, self._directory), notice_details(changed))
+
+    async def _send_notice(self) -> None:
+        notice = await self._notice()
+        if notice is None:
+            return
+        try:
+            await self._host.send_message(notice)
+        except HostError as error:
+            self.trace.event("host_refused", actor=self.name, error=str(error))
+
+    async def _absorb_background(self, message: BackgroundWrites) -> None:
+        """Take a run's own changes as known: its summary tells of them (EXT-8)."""
+        self._background.update(message.paths)
+        if message.ended:
+            await self._look(silently=self._background)
+            self._background.clear()
+
+    async def _judge_tool(self, used: ToolUsed) -> str | None:
+        """Return what the main agent's tool call calls for: a reminder, a finding, or nothing."""
+        if used.tool == "bash":
+            if self._directory in used.text or INDEX in used.text:
+                await self._look(silently=set(self._seen))
+            return None
+        path = await self._store.locate(used.path)
+        if path is None:
+            return None
+        if used.tool in WRITERS:
+            return await self._after_write(path)
+        return await self._after_read(path, used)
+
+    async def _after_write(self, path: str) -> str | None:
+        await self._look(silently={path})
+        self._meet_now(path)
+        read = await self._read(path)
+        if read is None:
+            return None
+        if path == INDEX:
+            topics = [topic.path for topic in await self._store.scan()]
+            findings = lint_index(read.data.decode("utf-8", "replace"), topics)
+        else:
+            findings = lint_topic(path, read.data)
+        return remark("\n".join(findings)) if findings else None
+
+    async def _after_read(self, path: str, used: ToolUsed) -> str | None:
+        await self._look(silently={path})
+        self._meet_now(path)
+        read = await self._read(path)
+        if read is None or path == INDEX:
+            return None
+        arguments = {"offset": used.offset, "limit": used.limit}
+        if used.complete and is_whole(arguments, count_lines(read.data)):
+            self._tell_prefetch(FileRead(self.generations.current, path, read.fingerprint.tag))
+        note = staleness_note(read.mtime_ms, self._clock.now_ms())
+        return remark(note) if note else None
+
+    async def _read(self, path: str) -> TopicRead | None:
+        try:
+            return await self._store.read_file(path)
+        except OSError:
+            return None
+
+    def _tell_prefetch(self, message: FileRead) -> None:
+        with suppress(MailboxClosedError, MailboxFullError):
+            self._prefetch.tell(message)
 
 
 def make_section(index: str, directory: str) -> Section:

@@ -1,10 +1,11 @@
 """Typed bounded mailboxes (LIFE-1, LIFE-6).
 
 A mailbox has many tellers and one reader. A message says by its class what a full mailbox may do with
-it: an ordinary one is refused to its teller, a mergeable one is folded into the one of its kind that
-already waits, and an essential one is accepted in any case. Essential messages are mergeable, or their
-number is bounded by the reader's own jobs, so the mailbox stays bounded all the same. A request left over
-when the mailbox closes is answered with a typed error.
+it: an ordinary one is refused to its teller, a mergeable one is folded into the one of its kind and
+generation that already waits, and an essential one is accepted in any case. A merge never carries a message
+past an ordinary one, and of those there are no more than the capacity; essential messages are mergeable, or
+their number is bounded by the reader's own jobs, so the mailbox stays bounded all the same. A request left
+over when the mailbox closes is answered with a typed error.
 """
 
 from __future__ import annotations
@@ -87,13 +88,15 @@ class Reply(Generic[T]):
 
     async def wait(self, deadline: float) -> T:
         """Return the answer; raise what it failed with, or AskTimeoutError after `deadline` seconds."""
-        with anyio.move_on_after(deadline):
-            await self._event.wait()
+        try:
+            with anyio.move_on_after(deadline):
+                await self._event.wait()
+        finally:
+            self.abandon()
         if self._error is not None:
             raise self._error
         if self._value:
             return self._value[0]
-        self.abandon()
         raise AskTimeoutError(f"no answer within {deadline:g} s")
 
 
@@ -116,7 +119,7 @@ class Mailbox(Generic[M]):
         self.capacity = capacity
         self._queue: deque[M] = deque()
         self._arrived = anyio.Event()
-        self._closed: MailboxClosedError | None = None
+        self._closed: str | None = None
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -124,8 +127,8 @@ class Mailbox(Generic[M]):
     def tell(self, message: M) -> None:
         """Queue `message`; raise MailboxFullError or MailboxClosedError when it cannot be delivered."""
         if self._closed is not None:
-            message.undelivered(self._closed)
-            raise self._closed
+            message.undelivered(MailboxClosedError(self._closed))
+            raise MailboxClosedError(self._closed)
         if self._merge(message):
             return
         if len(self._queue) >= self.capacity and not message.essential:
@@ -148,28 +151,31 @@ class Mailbox(Generic[M]):
         """Return the next message; raise MailboxClosedError once closed and empty."""
         while not self._queue:
             if self._closed is not None:
-                raise self._closed
+                raise MailboxClosedError(self._closed)
             self._arrived = anyio.Event()
             await self._arrived.wait()
         return self._queue.popleft()
 
     def finish(self, reason: str) -> None:
         """Take no more messages; the reader still gets those that wait."""
-        self._closed = self._closed or MailboxClosedError(reason)
+        if self._closed is None:
+            self._closed = reason
         self._arrived.set()
 
     def close(self, reason: str) -> None:
         """Take no more messages and answer those that wait with MailboxClosedError."""
         self.finish(reason)
-        assert self._closed is not None
         while self._queue:
-            self._queue.popleft().undelivered(self._closed)
+            self._queue.popleft().undelivered(MailboxClosedError(self._closed or reason))
 
     def _merge(self, newer: M) -> bool:
-        for position, waiting in enumerate(self._queue):
-            if type(waiting) is type(newer):
+        """Fold `newer` into its like, but never past an ordinary message that was told before it."""
+        for position, waiting in reversed(list(enumerate(self._queue))):
+            if type(waiting) is type(newer) and waiting.generation == newer.generation:
                 merged = waiting.merged_with(newer)
                 if merged is not None:
                     self._queue[position] = merged
                     return True
+            if not waiting.essential:
+                return False
         return False

@@ -20,7 +20,6 @@ from pi_project_memory.actors.core.branch import (
     RECALL_TYPE,
     SELECTION_TYPE,
     BranchState,
-    Version,
     read_data,
     rebuild,
     recall_details,
@@ -29,10 +28,11 @@ from pi_project_memory.actors.core.branch import (
 from pi_project_memory.actors.core.config import ThinkingLevel
 from pi_project_memory.actors.core.jstext import has_js_space, js_trim
 from pi_project_memory.actors.core.recall import Loaded, Recall, Verdict, compose, shortened
-from pi_project_memory.actors.mailbox import Mailbox, MailboxClosedError, Reply
+from pi_project_memory.actors.mailbox import Mailbox, MailboxClosedError, MailboxFullError, Reply
 from pi_project_memory.actors.messages import (
     BranchChanged,
     FileRead,
+    IndexMessage,
     PrefetchMessage,
     PrefetchStatus,
     PrefetchStatusWanted,
@@ -42,6 +42,7 @@ from pi_project_memory.actors.messages import (
     SelectionReady,
     TurnAborted,
     UserMessageSeen,
+    VersionsSeen,
 )
 from pi_project_memory.actors.ports.clock import Clock
 from pi_project_memory.actors.ports.host import (
@@ -69,6 +70,7 @@ class PrefetchPorts:
     selector: Selector
     clock: Clock
     directory: str
+    index: Mailbox[IndexMessage]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,7 @@ class PrefetchActor(Actor[PrefetchMessage]):
             self.trace.event("branch_unread", actor=self.name, error=str(error))
         else:
             self._state = rebuild(entries)
+        self._tell_index(VersionsSeen(self.generations.current, self._state.seen, reset=True))
 
     async def handle(self, message: PrefetchMessage) -> None:
         """Act on one message."""
@@ -224,9 +227,8 @@ class PrefetchActor(Actor[PrefetchMessage]):
         try:
             read = await self._ports.store.read_topic(path)
         except OSError:
-            return Loaded(path, None, Version(0, 0), 0.0)
-        version = Version(read.fingerprint.size, read.fingerprint.mtime_ns)
-        return Loaded(path, read.data, version, read.mtime_ms)
+            return Loaded(path, None, "", 0.0)
+        return Loaded(path, read.data, read.fingerprint.tag, read.mtime_ms)
 
     def _message(self, recall: Recall) -> HiddenMessage | None:
         """Return the message for a recall, and charge the branch for it."""
@@ -234,6 +236,7 @@ class PrefetchActor(Actor[PrefetchMessage]):
             return None
         recall_id = uuid.uuid4().hex
         self._state = self._state.with_recall(recall_id, recall.topics)
+        self._tell_index(VersionsSeen(self.generations.current, {t.path: t.version for t in recall.topics}))
         return HiddenMessage(RECALL_TYPE, recall.text, recall_details(recall_id, recall.topics))
 
     async def _remember(self, selection: Selection, late: HiddenMessage | None) -> None:
@@ -266,6 +269,10 @@ class PrefetchActor(Actor[PrefetchMessage]):
             late=late,
             note=selection.note,
         )
+
+    def _tell_index(self, message: VersionsSeen) -> None:
+        with suppress(MailboxClosedError, MailboxFullError):
+            self._ports.index.tell(message)
 
     async def _change_branch(self, head: HistoryHead) -> None:
         self._head = head

@@ -38,13 +38,22 @@ class AbortScope:
         return AbortScope(name, self)
 
     def abort(self, reason: str) -> None:
-        """Ask everything in this scope to end; only the first reason counts."""
+        """Ask everything in this scope to end; only the first reason counts.
+
+        A listener that fails keeps it from nobody; what they raised is told at the end as a group.
+        """
         if self.aborted:
             return
         self.reason = reason
-        for listener in list(self._listeners.values()):
-            listener(reason)
-        self._listeners.clear()
+        errors: list[Exception] = []
+        while self._listeners:
+            listener = self._listeners.pop(next(iter(self._listeners)))
+            try:
+                listener(reason)
+            except Exception as error:  # noqa: BLE001 - raised below, once everybody has been told
+                errors.append(error)
+        if errors:
+            raise ExceptionGroup(f"listeners failed while {self.name} was aborted", errors)
 
     def close(self) -> None:
         """Take a finished scope off its parent, which must not remember it for ever."""

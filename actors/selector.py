@@ -180,6 +180,6 @@ def _with_outcome(found: Selection, outcome: Outcome, query: str, topics: Sequen
             pair = Pair(utf16_prefix(query, QUERY_UNITS), tuple(sanitize_line(path) for path in paths))
             return replace(found, paths=paths, unknown=unknown, pair=pair)
         case Failed(reason) | RetryWithTool(reason):
-            return replace(found, warnings=(f"Memory selection failed: {reason}",), note=reason)
+            return replace(found, warnings=(f"Project memory: the selection failed: {reason}",), note=reason)
         case Cancelled():
             return replace(found, note="cancelled")

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from pi_project_memory.supervisor.evaluate.arguments import add_evaluations
 from pi_project_memory.supervisor.version import __version__
 
 
@@ -30,6 +31,7 @@ def _parser() -> argparse.ArgumentParser:
     simulate = commands.add_parser("simulate", help="play a scripted session and tell what happens in it")
     simulate.add_argument("scenario", type=Path, help="a YAML file, such as those in fixtures/sessions")
     simulate.set_defaults(run=_simulate)
+    add_evaluations(commands.add_parser("evaluate", help="measure how well a model does a part of the work"))
     serve = commands.add_parser("serve", help="the service itself; Pi starts it")
     serve.set_defaults(run=_serve)
     return parser

@@ -6,9 +6,12 @@ few by then. A log that cannot be written is given up in silence: it must never 
 
 from __future__ import annotations
 
+import json
 import os
+import string
 import time
 from collections.abc import Mapping, MutableMapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,6 +24,7 @@ MAX_BYTES = 5 * 1024 * 1024
 
 FILES_KEPT = 20
 _WAITING_KEPT = 1000
+_NAME_CHARACTERS = frozenset(string.ascii_letters + string.digits + "._-")
 
 
 class SessionLog:
@@ -37,7 +41,7 @@ class SessionLog:
     def locate(self, directory: Path, session_id: str) -> Path:
         """Settle the file's name: when it was begun, for which session, by which process."""
         stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
-        safe_id = "".join(c if c.isalnum() or c in "._-" else "_" for c in session_id)[:80]
+        safe_id = "".join(c if c in _NAME_CHARACTERS else "_" for c in session_id)[:80]
         self.path = directory / f"{stamp}-{safe_id}-{os.getpid()}.jsonl"
         self._session = session_id
         return self.path
@@ -71,18 +75,21 @@ class SessionLog:
         for record in self._waiting:
             self._write(record)
         self._waiting.clear()
-        prune(self.path.parent)
+        prune(self.path)
 
     def close(self) -> None:
         """Write what is left and let go of the file."""
         if self._waiting:
             self.open()
         if self._file is not None:
-            self._file.close()
+            with suppress(OSError):
+                self._file.close()
         self._logger = None
         self._broken = True
 
     def _write(self, record: dict[str, Any]) -> None:
+        if self._broken:
+            return
         try:
             self._logger.info(**record)
         except OSError:
@@ -90,11 +97,12 @@ class SessionLog:
             self._broken = True
 
 
-def prune(directory: Path) -> None:
-    """Remove the oldest log files beyond `FILES_KEPT`; only names that are ours."""
-    logs = sorted(directory.glob("*.jsonl"), key=lambda path: path.name)
+def prune(newest: Path) -> None:
+    """Remove the oldest log files beside `newest`, so that `FILES_KEPT` are left with it."""
+    logs = sorted(newest.parent.glob("*.jsonl"), key=lambda path: (path == newest, path.name))
     for path in logs[:-FILES_KEPT]:
-        path.unlink(missing_ok=True)
+        with suppress(OSError):
+            path.unlink()
 
 
 class _RotatingFile:
@@ -102,7 +110,8 @@ class _RotatingFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.parent.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, exist_ok=True)
         self._file = self._opened()
 
     def write(self, data: bytes) -> None:
@@ -130,4 +139,8 @@ def _time_first(_logger: object, _method: str, record: MutableMapping[str, Any])
 
 
 def _dumps(record: object, **_: object) -> bytes:
-    return orjson.dumps(record, default=repr)
+    try:
+        return orjson.dumps(record, default=repr)
+    except TypeError:
+        # A file name that is not UTF-8 holds lone surrogates, which orjson refuses.
+        return json.dumps(record, default=repr).encode("ascii")

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from anyio.abc import TaskGroup
 
-from pi_project_memory.actors.index import IndexActor
-from pi_project_memory.actors.mailbox import Mailbox
-from pi_project_memory.actors.messages import IndexMessage, PrefetchMessage
+from pi_project_memory.actors.core.config import Role
+from pi_project_memory.actors.core.usage import Usage
+from pi_project_memory.actors.extraction import Extraction
+from pi_project_memory.actors.extractor import ExtractorActor
+from pi_project_memory.actors.index import IndexActor, make_section
+from pi_project_memory.actors.mailbox import Mailbox, MailboxClosedError
+from pi_project_memory.actors.messages import (
+    BackgroundWrites,
+    ExtractorMessage,
+    IndexMessage,
+    PrefetchMessage,
+)
+from pi_project_memory.actors.metered import MeteredModels
+from pi_project_memory.actors.ports.locks import FileLocks
 from pi_project_memory.actors.ports.store import MemoryStore
 from pi_project_memory.actors.prefetch import PrefetchActor, PrefetchPorts
 from pi_project_memory.actors.scopes import AbortScope, Generations
 from pi_project_memory.actors.selector import Selector
+from pi_project_memory.actors.subagent.aftermath import Aftermath
+from pi_project_memory.actors.subagent.run import Workshop
 from pi_project_memory.supervisor.host.protocol import Host, Initialize
 from pi_project_memory.supervisor.setup import Environment, Prepared
 from pi_project_memory.supervisor.supervisor import ChildSpec, Supervisor
@@ -32,17 +46,25 @@ class Memory:
         on_given_up: Callable[[str, Exception], None],
     ) -> None:
         self.prepared = prepared
+        self.config = prepared.config
         self.scope = AbortScope("session")
         self.generations = Generations(self.scope)
         self.index: Mailbox[IndexMessage] = Mailbox("index")
         self.prefetch: Mailbox[PrefetchMessage] = Mailbox("prefetch")
+        self.extractor: Mailbox[ExtractorMessage] = Mailbox("extractor")
         self.head = start.history
         self._start = start
         self._host = host
         self._environment = environment
+        self._models: Mapping[Role, MeteredModels] = {
+            "selector": MeteredModels(host),
+            "extractor": MeteredModels(host),
+            "dream": MeteredModels(host),
+        }
         specs = [
             ChildSpec("index", self.index, self._make_index),
             ChildSpec("prefetch", self.prefetch, self._make_prefetch),
+            ChildSpec("extractor", self.extractor, self._make_extractor),
         ]
         self._supervisor = Supervisor(specs, environment.trace, on_given_up)
 
@@ -58,27 +80,88 @@ class Memory:
     @property
     def directory(self) -> str:
         """The memory directory as text."""
-        return str(self.prepared.paths.memory_dir)
+        return self.prepared.paths.memory_dir
+
+    @property
+    def usage(self) -> Mapping[Role, Usage]:
+        """What each role's requests have cost so far."""
+        return {role: models.usage for role, models in self._models.items()}
 
     def _make_index(self, mailbox: Mailbox[Any]) -> IndexActor:
         return IndexActor(
             mailbox,
             self.generations,
             self._environment.trace,
+            host=self._host,
             store=self._store(),
+            clock=self._environment.clock,
             directory=self.directory,
+            prefetch=self.prefetch,
         )
 
     def _make_prefetch(self, mailbox: Mailbox[Any]) -> PrefetchActor:
         store = self._store()
         selector = Selector(
-            self._host,
+            self._models["selector"],
             store,
-            self.prepared.config.models.selector,
+            self.config.models.selector,
             f"{self._start.session.id}-memory-selector",
         )
-        ports = PrefetchPorts(self._host, store, selector, self._environment.clock, self.directory)
+        clock = self._environment.clock
+        ports = PrefetchPorts(self._host, store, selector, clock, self.directory, self.index)
         return PrefetchActor(mailbox, self.generations, self._environment.trace, ports=ports, head=self.head)
+
+    def _make_extractor(self, mailbox: Mailbox[Any]) -> ExtractorActor:
+        extraction = Extraction(
+            self._workshop(),
+            self._models["extractor"],
+            FileLocks(Path(self.prepared.paths.locks_dir)),
+            self._environment.clock,
+            self._rules,
+        )
+        return ExtractorActor(
+            mailbox,
+            self.generations,
+            self._environment.trace,
+            extraction=extraction,
+            aftermath=self._aftermath("extractor"),
+            config=self.config,
+            head=self.head,
+        )
+
+    def _workshop(self) -> Workshop:
+        paths, start = self.prepared.paths, self._start
+        return Workshop(
+            host=self._host,
+            trace=self._environment.trace,
+            session_id=start.session.id,
+            cwd=Path(start.cwd),
+            memory_dir=Path(paths.memory_dir),
+            agent_dir=Path(paths.agent_dir),
+            project_root=Path(paths.project_root),
+            worktree=Path(self.prepared.worktree),
+            session_dir=Path(start.session.directory) if start.session.directory else None,
+            native_tools=start.tools,
+        )
+
+    async def _rules(self) -> str:
+        """Return the memory section as it is now, for a run whose parent prompt lacks it (PRM-3)."""
+        return make_section(await self._store().read_index(), self.directory).text
+
+    def _aftermath(self, role: Role) -> Aftermath:
+        return Aftermath(
+            role,
+            self._host,
+            self._environment.trace,
+            self.directory,
+            on_touch=lambda path: self._tell_index(paths=(path,)),
+            on_end=lambda: self._tell_index(ended=True),
+        )
+
+    def _tell_index(self, paths: tuple[str, ...] = (), *, ended: bool = False) -> None:
+        """Tell the index what a background run does; it hears nothing when it is off."""
+        with suppress(MailboxClosedError):
+            self.index.tell(BackgroundWrites(self.generations.current, paths, ended))
 
     def _store(self) -> MemoryStore:
         """Return a reader of its own for each actor: nothing is shared."""

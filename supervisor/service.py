@@ -11,7 +11,8 @@ import itertools
 import os
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 import anyio
 from anyio.abc import TaskGroup
@@ -19,11 +20,16 @@ from anyio.abc import TaskGroup
 from pi_project_memory.actors.mailbox import Mailbox, MailboxClosedError, MailboxFullError, Message, Reply
 from pi_project_memory.actors.messages import (
     BranchChanged,
+    ChangesDue,
+    ChangesWanted,
+    ExtractionDone,
+    ExtractionWanted,
     PromptSubmitted,
     Section,
     SectionOutdated,
     SectionWanted,
     TurnAborted,
+    TurnsSettled,
     UserMessageSeen,
 )
 from pi_project_memory.actors.ports.host import HiddenMessage, HostError, NoticeLevel, ThinkingLevel
@@ -54,6 +60,7 @@ from pi_project_memory.supervisor.host.protocol import (
 )
 from pi_project_memory.supervisor.memory import Memory
 from pi_project_memory.supervisor.setup import Environment, Off, Prepared, prepare
+from pi_project_memory.supervisor.tool_events import TOOL_RESULT_EVENTS, joined, tool_used
 from pi_project_memory.supervisor.version import __version__
 
 RECALL_WAIT = 2.0
@@ -61,6 +68,12 @@ RECALL_WAIT = 2.0
 
 COMMAND_WAIT = 5.0
 """Seconds that a command waits for the start-up and for an actor's answer."""
+
+MAINTENANCE_WAIT = 60.0
+"""Seconds that compaction and shutdown wait for an extraction (EXT-4, LIFE-5)."""
+
+TOOL_RESULT_WAIT = 0.8
+"""Seconds that a tool's result of the main agent is held back."""
 
 _ANSWER_MARGIN = 0.2
 """Seconds left for an answer to reach a host that has named its own bound."""
@@ -82,6 +95,8 @@ class MemoryService:
         self._memory: Memory | None = None
         self._off: Off | None = None
         self._level: ThinkingLevel | None = None
+        self._cwd = "/"
+        self._unheard_turns = 0
         self._closing = False
         self._closed = anyio.Event()
 
@@ -94,30 +109,37 @@ class MemoryService:
                 "run `pi-project-memory install` again so that both fit"
             )
         self._level = start.thinking_level
+        self._cwd = start.cwd
         self._group.start_soon(self._prepare, start)
         service = ServiceName("pi-project-memory", __version__, os.getpid())
-        return Initialized(PROTOCOL_VERSION, service, log_file, ())
+        return Initialized(PROTOCOL_VERSION, service, log_file, TOOL_RESULT_EVENTS)
 
     async def before_agent_start(self, event: BeforeAgentStart) -> AgentStartAnswer:
-        """Return the section for this run, and the recall if it comes within two seconds."""
+        """Return the section for this run, and what else the model should see if it comes in two seconds."""
         self._level = event.context.thinking_level
         until = anyio.current_time() + min(RECALL_WAIT, event.within_ms / 1000 - _ANSWER_MARGIN)
         memory = await self._ready(until - anyio.current_time())
         if memory is None:
             return AgentStartAnswer()
+        memory.head = event.context.history
         recall: Reply[HiddenMessage | None] = Reply()
         if event.message_type == "user" and event.prompt is not None:
             self._tell(memory.prefetch, self._submitted(memory, event.prompt, recall))
         else:
             recall.send(None)
         number = memory.generations.current
+        changes: Awaitable[HiddenMessage | None] = memory.index.ask(
+            lambda reply: ChangesWanted(number, reply), until - anyio.current_time()
+        )
+        notice = await answer_or_none(changes)
         loaded: Awaitable[Section] = memory.index.ask(
             lambda reply: SectionWanted(number, reply), until - anyio.current_time()
         )
         section = await answer_or_none(loaded)
         message = await answer_or_none(recall.wait(until - anyio.current_time()))
         return AgentStartAnswer(
-            section=PromptSection(SECTION_NAME, section.text) if section else None, message=message
+            section=PromptSection(SECTION_NAME, section.text) if section else None,
+            message=joined(notice, message),
         )
 
     def user_message(self, event: UserMessage) -> None:
@@ -126,26 +148,49 @@ class MemoryService:
             turn, number = f"t{next(self._turns)}", self._memory.generations.current
             self._tell(self._memory.prefetch, UserMessageSeen(number, turn, event.text, self._level))
 
-    async def tool_result(self, event: ToolResult) -> ToolResultAnswer:  # noqa: ARG002 - none is asked for
-        """Take note of a tool call of the main agent that has ended."""
-        return ToolResultAnswer()
+    async def tool_result(self, event: ToolResult) -> ToolResultAnswer:
+        """Return what the main agent should read behind a tool's result: a reminder or a finding."""
+        memory = self._memory
+        used = None if memory is None else tool_used(event, self._cwd)
+        if memory is None or used is None:
+            return ToolResultAnswer()
+        number = memory.generations.current
+        answer: Awaitable[str | None] = memory.index.ask(
+            lambda reply: replace(used, generation=number, reply=reply), TOOL_RESULT_WAIT
+        )
+        return ToolResultAnswer(await answer_or_none(answer))
 
     def agent_settled(self, event: AgentSettled) -> None:
         """Note that a run has ended for good."""
         self._level = event.context.thinking_level
-        if self._memory is not None and event.aborted:
-            self._tell(self._memory.prefetch, TurnAborted(self._memory.generations.current))
+        memory = self._memory
+        if memory is None:
+            self._unheard_turns += not event.aborted
+            return
+        memory.head = event.context.history
+        number = memory.generations.current
+        if event.aborted:
+            self._tell(memory.prefetch, TurnAborted(number))
+        self._tell(memory.index, ChangesDue(number))
+        self._tell(memory.extractor, TurnsSettled(number, memory.head, int(not event.aborted), self._level))
 
     def history_changed(self, event: HistoryChanged) -> None:
         """Follow the session to another branch, or to what is left of this one."""
-        if self._memory is not None:
-            self._memory.head = event.history
-            number = self._memory.generations.current
-            self._tell(self._memory.index, SectionOutdated(number))
-            self._tell(self._memory.prefetch, BranchChanged(number, event.history))
+        memory = self._memory
+        if memory is None:
+            return
+        memory.head = event.history
+        number, moved = memory.generations.current, event.reason == "tree"
+        self._tell(memory.index, SectionOutdated(number))
+        self._tell(memory.prefetch, BranchChanged(number, event.history))
+        self._tell(memory.extractor, BranchChanged(number, event.history, moved))
 
-    async def before_compact(self, event: BeforeCompact) -> Empty:  # noqa: ARG002 - nothing runs that it must wait for
-        """Answer when compaction may begin."""
+    async def before_compact(self, event: BeforeCompact) -> Empty:
+        """Answer when everything said so far has been extracted, after a minute at the latest (EXT-4)."""
+        self._level = event.context.thinking_level
+        if self._memory is not None:
+            self._memory.head = event.context.history
+            await self._extract(self._memory, "compaction")
         return Empty()
 
     async def command(self, event: Command) -> CommandAnswer:
@@ -159,12 +204,22 @@ class MemoryService:
 
     async def shutdown(self, event: Shutdown) -> Empty:
         """End the session's memory."""
+        if self._memory is not None:
+            await self._extract(self._memory, "shutdown")
         await self._close(f"the session ends ({event.reason})")
         return Empty()
 
     async def host_gone(self) -> None:
         """End the memory because the host has vanished and can answer nothing more (HOST-11)."""
         await self._close("the host is gone")
+
+    async def _extract(self, memory: Memory, cause: Literal["compaction", "shutdown"]) -> None:
+        """Have the rest extracted, and wait for it no longer than was promised."""
+        number = memory.generations.current
+        done: Awaitable[ExtractionDone] = memory.extractor.ask(
+            lambda reply: ExtractionWanted(number, reply, cause, memory.head, self._level), MAINTENANCE_WAIT
+        )
+        await answer_or_none(done)
 
     async def _close(self, reason: str) -> None:
         """Close once, whoever asks and whatever becomes of the asker; every asker sees it done."""
@@ -191,12 +246,19 @@ class MemoryService:
             case Off(state, reason):
                 self._off = outcome
                 if state == "failed":
-                    await self._warn("error", f"Memory is off for this session: {reason}")
+                    await self._warn("error", f"Project memory is off for this session: {reason}")
             case Prepared():
                 memory = Memory(start, outcome, self._host, self._environment, self._give_up)
                 await memory.start(self._group)
                 self._memory = memory
+                self._tell_unheard(memory)
         self._set_up.set()
+
+    def _tell_unheard(self, memory: Memory) -> None:
+        """Deliver what settled while the memory was still being set up."""
+        if self._unheard_turns:
+            number, turns = memory.generations.current, self._unheard_turns
+            self._tell(memory.extractor, TurnsSettled(number, memory.head, turns, self._level))
 
     async def _ready(self, seconds: float) -> Memory | None:
         """Wait for the set-up, `seconds` at most, and return the memory if it is on."""
@@ -220,7 +282,7 @@ class MemoryService:
         self._group.start_soon(
             self._warn,
             "warning",
-            f"Memory: the {actor} part failed too often and is off for this session ({error}). "
+            f"Project memory: the {actor} part failed too often and is off for this session ({error}). "
             "Pi and the rest of the memory go on.",
         )
 

@@ -12,7 +12,8 @@ from pi_project_memory.actors.core.identity import ProjectPaths, config_file
 from pi_project_memory.actors.ports.clock import Clock, SystemClock
 from pi_project_memory.actors.ports.config_file import ConfigError, load_config
 from pi_project_memory.actors.ports.git import CommandGit, Git, resolve_project_root
-from pi_project_memory.actors.ports.project_dirs import InitialisationError, initialise
+from pi_project_memory.actors.ports.private_dirs import InitialisationError
+from pi_project_memory.actors.ports.project_dirs import initialise
 from pi_project_memory.actors.ports.store import DiskStore, MemoryStore
 from pi_project_memory.actors.ports.trace import Trace
 from pi_project_memory.supervisor.host.protocol import Initialize
@@ -36,10 +37,14 @@ class Environment:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Memory is on: with this configuration, in these directories."""
+    """Memory is on: with this configuration, in these directories.
+
+    `worktree` is the top of the worktree that holds the session's directory, or that directory itself.
+    """
 
     config: Config
     paths: ProjectPaths
+    worktree: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,4 +76,4 @@ async def _prepare(start: Initialize, environment: Environment) -> Prepared | Of
     paths = await initialise(
         start.agent_dir, root.path, loaded.config.auto_memory_directory, environment.home
     )
-    return Prepared(loaded.config, paths)
+    return Prepared(loaded.config, paths, root.worktree)

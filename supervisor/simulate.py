@@ -78,6 +78,12 @@ class Story:
                 yield from self._turn(answer)
             case CommandAnswer(text):
                 yield from _block("shows", text)
+        for name, fields in self._new_events():
+            if line := _event_line(name, fields):
+                yield line
+        for message in self._session.host.sent[self._late :]:
+            yield from _block("message", message.content)
+        self._late = len(self._session.host.sent)
         for level, text in self._session.host.notices[self._notices :]:
             yield _line(level, text)
         self._notices = len(self._session.host.notices)
@@ -92,9 +98,6 @@ class Story:
                 yield line
         if answer.message is not None:
             yield from _block("recall", answer.message.content)
-        for message in self._session.host.sent[self._late :]:
-            yield from _block("late", message.content)
-        self._late = len(self._session.host.sent)
 
     def _section_line(self, answer: AgentStartAnswer) -> str:
         text = answer.section.text if answer.section else ""
@@ -133,6 +136,10 @@ def _event_line(name: str, fields: dict[str, TraceValue]) -> str:
             return _line("chosen", f"{fields['path']}: {fields['verdict']}")
         case "not_asked":
             return _line("selector", f"not asked: {fields['reason']}")
+        case "run_ended":
+            note = f" ({fields['note']})" if fields["note"] else ""
+            how = f", {fields['turns']} turns, {fields['changed']} files changed" if fields["turns"] else ""
+            return _line(str(fields["actor"]), f"{fields['ending']}{note}{how}")
         case "recall":
             timing = f"scan {fields['scan_ms']} ms, selector {fields['select_ms']} ms"
             note = f"; {fields['note']}" if fields["note"] else ""

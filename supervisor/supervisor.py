@@ -40,9 +40,14 @@ class ChildSpec:
     shutdown: float = 2.0
 
 
+CANCEL_BOUND = 0.5
+"""Seconds that a cancelled actor gets for its clean-up before the others are stopped."""
+
+
 @dataclass(slots=True)
 class _Child:
     spec: ChildSpec
+    begun: bool = False
     ended: anyio.Event = field(default_factory=anyio.Event)
     cancel: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     failures: deque[float] = field(default_factory=deque)
@@ -55,6 +60,20 @@ class _Child:
             self.failures.popleft()
         return len(self.failures) <= limit.restarts
 
+    async def stop(self) -> bool:
+        """End the actor, by cancelling it after its bound; return whether it ended by itself."""
+        self.spec.mailbox.close("the session has ended")
+        if not self.begun or await self._ends_within(self.spec.shutdown):
+            return True
+        self.cancel.cancel()
+        await self._ends_within(CANCEL_BOUND)
+        return False
+
+    async def _ends_within(self, seconds: float) -> bool:
+        with anyio.move_on_after(seconds):
+            await self.ended.wait()
+        return self.ended.is_set()
+
 
 class Supervisor:
     """Runs a fixed list of children inside a task group of its owner."""
@@ -65,23 +84,20 @@ class Supervisor:
         self._children = [_Child(spec) for spec in specs]
         self._trace = trace
         self._on_given_up = on_given_up
+        self._stopping = False
 
     async def start(self, group: TaskGroup) -> None:
         """Start the children in order, each after the one before it has built its state."""
         for child in self._children:
+            if self._stopping:
+                return
+            child.begun = True
             await group.start(self._run, child, name=child.spec.id)
 
     async def stop(self) -> list[str]:
         """Stop the children in reverse; return the ids of those that had to be cancelled."""
-        late = []
-        for child in reversed(self._children):
-            child.spec.mailbox.close("the session has ended")
-            with anyio.move_on_after(child.spec.shutdown):
-                await child.ended.wait()
-            if not child.ended.is_set():
-                late.append(child.spec.id)
-                child.cancel.cancel()
-        return late
+        self._stopping = True
+        return [child.spec.id for child in reversed(self._children) if not await child.stop()]
 
     async def _run(self, child: _Child, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         started = _Started(task_status)
@@ -90,26 +106,32 @@ class Supervisor:
                 while not await self._run_once(child, started):
                     pass
         finally:
+            started.started()
             child.ended.set()
 
     async def _run_once(self, child: _Child, started: _Started) -> bool:
         """Run one life of the actor; return whether it was the last."""
-        actor = child.spec.factory(child.spec.mailbox)
         try:
+            actor = child.spec.factory(child.spec.mailbox)
             await actor.run(task_status=started)
         except Exception as error:  # noqa: BLE001 - whatever an actor raises is its supervisor's to judge
-            cause = _first_cause(error)
-            self._trace.event("actor_failed", actor=child.spec.id, error=repr(cause))
-            if child.may_restart(anyio.current_time()):
-                return False
-            child.spec.mailbox.close(f"{child.spec.id} failed too often: {cause}")
-            self._on_given_up(child.spec.id, cause)
-            started.started()
+            return not self._restarts(child, _first_cause(error))
         return True
+
+    def _restarts(self, child: _Child, cause: Exception) -> bool:
+        """Tell whether a failed actor gets another life; one that failed too often is turned off."""
+        self._trace.event("actor_failed", actor=child.spec.id, error=repr(cause))
+        if self._stopping:
+            return False
+        if child.may_restart(anyio.current_time()):
+            return True
+        child.spec.mailbox.close(f"{child.spec.id} failed too often: {cause}")
+        self._on_given_up(child.spec.id, cause)
+        return False
 
 
 class _Started(TaskStatus[None]):
-    """Reports the start of the first life that gets so far, and no later one."""
+    """Reports the start once: of the first life that gets so far, or of an actor that ends before."""
 
     def __init__(self, status: TaskStatus[None]) -> None:
         self._status: TaskStatus[None] | None = status

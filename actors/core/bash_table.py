@@ -178,7 +178,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "wc": Command(
         Operands.PATHS,
-        _options("-c -L -l -m -w --bytes --chars --lines --max-line-length --words", texts="--total"),
+        _options("-c -L -l -m -w --bytes --chars --lines --max-line-length --words"),
     ),
     "xargs": Command(
         Operands.COMMAND,
@@ -266,7 +266,6 @@ CONSTRUCTS: Mapping[str, tuple[str, str]] = {
     "arithmetic_expansion": ("an arithmetic expansion", _PLAINLY),
     "brace_expression": ("a brace expansion", "Name each file."),
     "ansi_c_string": ("a $'…' string", "Use plain quotes."),
-    "translated_string": ('a $"…" string', "Use plain quotes."),
     "variable_assignment": ("an assignment", _PLAINLY),
     "variable_assignments": ("an assignment", _PLAINLY),
     "declaration_command": ("a declaration", _PLAINLY),
@@ -283,8 +282,7 @@ CONSTRUCTS: Mapping[str, tuple[str, str]] = {
     "c_style_for_statement": ("a loop", _APART),
     "while_statement": ("a loop", _APART),
     "case_statement": ("a case statement", _APART),
-    "extglob_pattern": ("an extended pattern", "Use find with -name."),
-    **dict.fromkeys(("<", "<>", "<&", "<&-", "<<", "<<-", ">|", ">&-"), REDIRECTION),
+    **dict.fromkeys(("<", "<&", "<&-", "<<", ">|", ">&-"), REDIRECTION),
     "&": ("a background job", "Leave the & out."),
     "|&": ("|&", "Write 2>&1 | instead."),
 }

@@ -8,12 +8,15 @@ resume, a fork, a compaction or a move in the tree.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 RECALL_TYPE = "project-memory-recall"
 SELECTION_TYPE = "project-memory-selection"
 READ_TYPE = "project-memory-read"
+NOTICE_TYPE = "project-memory-notice"
+
+_TOLD = frozenset({RECALL_TYPE, NOTICE_TYPE})
 
 RECALL_BUDGET = 61_440
 """UTF-16 units of topic text that one branch may recall."""
@@ -22,20 +25,13 @@ _PAIRS_KEPT = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
-    """Which state of a file was seen: size in bytes and modification time in nanoseconds."""
-
-    size: int
-    mtime_ns: int
-
-
-@dataclass(frozen=True, slots=True)
 class RecalledTopic:
-    """One topic inside a recall: its path, the digest of the text shown, and its cost in units."""
+    """One topic inside a recall: path, digest of the text shown, cost in units, version of the file."""
 
     path: str
     digest: str
     units: int
+    version: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +44,16 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class BranchState:
-    """Budget used in units, what was shown, what was read in full, and the selector's history."""
+    """Budget used in units, what was shown, what was read in full, and the selector's history.
+
+    `shown` maps paths to digests of the text, `read` to versions read whole, `seen` to the version that
+    the model has met last, in whichever way.
+    """
 
     used: int = 0
     shown: Mapping[str, str] = field(default_factory=dict)
-    read: Mapping[str, Version] = field(default_factory=dict)
+    read: Mapping[str, str] = field(default_factory=dict)
+    seen: Mapping[str, str] = field(default_factory=dict)
     pairs: tuple[Pair, ...] = ()
     recall_ids: frozenset[str] = frozenset()
     guided: bool = False
@@ -74,6 +75,7 @@ class BranchState:
             self,
             used=self.used + sum(topic.units for topic in topics),
             shown={**self.shown, **{topic.path: topic.digest for topic in topics}},
+            seen={**self.seen, **{topic.path: topic.version for topic in topics}},
             recall_ids=self.recall_ids | {recall_id},
             guided=True,
         )
@@ -82,11 +84,15 @@ class BranchState:
         """Remember a query with its answer."""
         return replace(self, pairs=(*self.pairs, pair))
 
-    def with_read(self, path: str, version: Version) -> BranchState:
+    def with_read(self, path: str, version: str) -> BranchState:
         """Remember that the main agent has read the whole file."""
-        return replace(self, read={**self.read, path: version})
+        return replace(self, read={**self.read, path: version}, seen={**self.seen, path: version})
 
-    def has_read(self, path: str, version: Version) -> bool:
+    def with_seen(self, versions: Mapping[str, str]) -> BranchState:
+        """Remember that the model was told of these versions."""
+        return replace(self, seen={**self.seen, **versions})
+
+    def has_read(self, path: str, version: str) -> bool:
         """Whether the file was read in full and is still the same."""
         return self.read.get(path) == version
 
@@ -121,8 +127,12 @@ def rebuild(entries: Sequence[Mapping[str, Any]]) -> BranchState:
 
 def recall_details(recall_id: str, topics: Iterable[RecalledTopic]) -> dict[str, Any]:
     """Return what a recall message carries for `rebuild`."""
-    shown = [{"path": topic.path, "digest": topic.digest, "units": topic.units} for topic in topics]
-    return {"id": recall_id, "topics": shown}
+    return {"id": recall_id, "topics": [asdict(topic) for topic in topics]}
+
+
+def notice_details(versions: Mapping[str, str]) -> dict[str, Any]:
+    """Return what a notice of changes carries: the versions that it told of, "" for a deleted file."""
+    return {"seen": dict(versions)}
 
 
 def selection_data(pair: Pair) -> dict[str, Any]:
@@ -130,15 +140,15 @@ def selection_data(pair: Pair) -> dict[str, Any]:
     return {"query": pair.query, "names": list(pair.names)}
 
 
-def read_data(path: str, version: Version) -> dict[str, Any]:
-    """Return the entry that keeps a full read; the time as text, since it exceeds a safe integer."""
-    return {"path": path, "size": version.size, "mtimeNs": str(version.mtime_ns)}
+def read_data(path: str, version: str) -> dict[str, Any]:
+    """Return the entry that keeps a full read."""
+    return {"path": path, "version": version}
 
 
 def _fold(state: BranchState, entry: Mapping[str, Any]) -> BranchState:
     match entry:
-        case {"type": "custom_message", "customType": "project-memory-recall", "details": details}:
-            return _fold_recall(state, details)
+        case {"type": "custom_message", "customType": kind, "details": dict(details)} if kind in _TOLD:
+            return _fold_seen(_fold_recall(state, details), details)
         case {
             "type": "custom",
             "customType": "project-memory-selection",
@@ -148,21 +158,28 @@ def _fold(state: BranchState, entry: Mapping[str, Any]) -> BranchState:
         case {
             "type": "custom",
             "customType": "project-memory-read",
-            "data": {"path": str(path), "size": int(size), "mtimeNs": str(mtime)},
-        } if mtime.isascii() and mtime.isdigit():
-            return state.with_read(path, Version(size, int(mtime)))
+            "data": {"path": str(path), "version": str(version)},
+        }:
+            return state.with_read(path, version)
     return state
 
 
-def _fold_recall(state: BranchState, details: object) -> BranchState:
+def _fold_recall(state: BranchState, details: Mapping[str, Any]) -> BranchState:
     match details:
         case {"id": str(recall_id), "topics": [*topics]}:
             return state.with_recall(recall_id, [topic for topic in map(_topic, topics) if topic])
     return state
 
 
+def _fold_seen(state: BranchState, details: Mapping[str, Any]) -> BranchState:
+    seen = details.get("seen")
+    if not isinstance(seen, dict):
+        return state
+    return state.with_seen({path: tag for path, tag in seen.items() if isinstance(tag, str)})
+
+
 def _topic(value: object) -> RecalledTopic | None:
     match value:
-        case {"path": str(path), "digest": str(digest), "units": int(units)} if units >= 0:
-            return RecalledTopic(path, digest, units)
+        case {"path": str(path), "digest": str(digest), "units": int(units), "version": str(version)}:
+            return RecalledTopic(path, digest, max(units, 0), version)
     return None

@@ -29,16 +29,15 @@ def read_mapping(text: str) -> Mapping[str, Value]:
     """Return the first document of `text`; scalars keep their spelling, of equal keys the last wins.
 
     Raises NotPlainError for invalid YAML, any other kind of document, anchors, aliases, tags, more than
-    256 events or more than 8 levels.
+    256 events or more than 8 levels, and UnicodeEncodeError, a ValueError as well, for a lone surrogate.
     """
     try:
         events = _events(text)
         first = next(events, None)
         value = {} if first is None else _value(first, events, 0)
-        rest = next(events, None)
-    except (YAMLError, UnicodeError) as error:
+    except YAMLError as error:
         raise NotPlainError(str(error)) from error
-    if rest is not None or not isinstance(value, Mapping):
+    if not isinstance(value, Mapping):
         raise NotPlainError("the document is no mapping")
     return value
 
@@ -60,18 +59,16 @@ def _events(text: str) -> Iterator[yaml.Event]:
 
 
 def _value(event: yaml.Event, events: Iterator[yaml.Event], depth: int) -> Value:
-    if depth > _DEEPEST:
+    if isinstance(event, yaml.ScalarEvent):
+        plain_null = not event.style and event.value in _NULLS
+        return None if plain_null else str(event.value)
+    if depth == _DEEPEST:
         raise NotPlainError("the document is nested too deeply")
-    match event:
-        case yaml.ScalarEvent():
-            plain_null = not event.style and event.value in _NULLS
-            return None if plain_null else str(event.value)
-        case yaml.MappingStartEvent():
-            return _fields(events, depth + 1)
-        case _:
-            while not isinstance(item := next(events), yaml.SequenceEndEvent):
-                _value(item, events, depth + 1)
-            return None
+    if isinstance(event, yaml.MappingStartEvent):
+        return _fields(events, depth + 1)
+    while not isinstance(item := next(events), yaml.SequenceEndEvent):
+        _value(item, events, depth + 1)
+    return None
 
 
 def _fields(events: Iterator[yaml.Event], depth: int) -> dict[str, Value]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pi_project_memory.actors.core.branch import BranchState, RecalledTopic, Version
+from pi_project_memory.actors.core.branch import BranchState, RecalledTopic
 from pi_project_memory.actors.core.jstext import utf16_len, utf16_prefix
 from pi_project_memory.actors.core.lint import staleness_note
 from pi_project_memory.actors.core.sanitize import sanitize, sanitize_line
@@ -26,7 +26,7 @@ class Loaded:
 
     path: str
     data: bytes | None
-    version: Version
+    version: str
     mtime_ms: float
 
 
@@ -65,7 +65,7 @@ def compose(
         if reason == "recalled":
             units = utf16_len(body)
             used += units
-            topics.append(RecalledTopic(topic.path, digest(body), units))
+            topics.append(RecalledTopic(topic.path, digest(body), units, topic.version))
             parts.append(_section(topic, body, directory, now_ms))
     if not parts:
         return Recall("", (), tuple(verdicts))

@@ -26,6 +26,11 @@ class Fingerprint:
         """The modification time in milliseconds since the epoch, as JavaScript's `mtimeMs`."""
         return self.mtime_ns / 1_000_000  # exact; `/ 1e6` would round the nanoseconds first
 
+    @property
+    def tag(self) -> str:
+        """The version as a text that can be kept beyond this process."""
+        return f"{self.ino:x}-{self.size:x}-{self.mtime_ns:x}-{self.ctime_ns:x}"
+
 
 @dataclass(frozen=True, slots=True)
 class Changes:

@@ -7,7 +7,7 @@ import os
 import signal
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -64,10 +64,14 @@ class Git(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ProjectRoot:
-    """A project's root, absolute and real; `reason` tells why it is the plain directory and not git's."""
+    """A project's root, absolute and real; `reason` tells why it is the plain directory and not git's.
+
+    `worktree` is the top of the worktree that was asked about: a linked one lies outside the root.
+    """
 
     path: str
     reason: str | None = None
+    worktree: str = field(default="", compare=False)
 
 
 async def resolve_project_root(cwd: str, git: Git) -> ProjectRoot:
@@ -79,11 +83,12 @@ async def resolve_project_root(cwd: str, git: Git) -> ProjectRoot:
     directory = await in_worker(os.path.realpath, cwd)
     match await git.locate(directory):
         case NoWorktree(reason):
-            return ProjectRoot(directory, reason)
+            return ProjectRoot(directory, reason, worktree=directory)
         case Worktree(toplevel, common_dir):
             common = Path(common_dir)
             owner = str(common.parent) if common.name == ".git" else toplevel
-            return ProjectRoot(await in_worker(os.path.realpath, owner))
+            root = await in_worker(os.path.realpath, owner)
+            return ProjectRoot(root, worktree=await in_worker(os.path.realpath, toplevel))
 
 
 class InMemoryGit:

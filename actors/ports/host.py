@@ -103,6 +103,25 @@ class HistoryHead(Struct, frozen=True, rename="camel"):
     length: int
 
 
+class ParentSnapshot(Struct, frozen=True, rename="camel"):
+    """The main agent's last request as the host can repeat it under `handle` (EXT-6).
+
+    `model` made it, `system_text` and `tools` went with it; `requested` is false when this process has
+    sent none yet. `section` is the memory section in it, if any. The flags name what makes the projection
+    differ from the request: tools that were hidden from it, a prompt forced by somebody, images left out.
+    """
+
+    handle: str
+    requested: bool
+    system_text: str
+    model: ModelInfo | None = None
+    section: str | None = None
+    tools: Sequence[JsonObject] = ()
+    hidden_tools: Sequence[str] = ()
+    forced_prompt: bool = False
+    images_blocked: bool = False
+
+
 class HostError(Exception):
     """The host could not do what was asked; the text says what and why."""
 
@@ -139,6 +158,18 @@ class Session(Protocol):
         ...
 
 
+class ParentRequests(Protocol):
+    """The main agent's own request, kept by the host so that it need not cross over (HOST-5)."""
+
+    async def capture_parent(self) -> ParentSnapshot:
+        """Keep the request as it would be sent now, and describe it."""
+        ...
+
+    async def release_parent(self, handle: str) -> None:
+        """Let go of a request that was kept."""
+        ...
+
+
 class Notices(Protocol):
     """How the host tells its user something."""
 
@@ -151,7 +182,7 @@ class Notices(Protocol):
         ...
 
 
-class HostPorts(Models, Session, Notices, Protocol):
+class HostPorts(Models, Session, ParentRequests, Notices, Protocol):
     """Everything the actors ask of a host."""
 
 

@@ -112,10 +112,9 @@ class _Contender:
         record = LockRecord(processes.pid(), processes.issue_token(), ops.now_ms())
         candidate = directory / f".{spec.name}.{record.pid}.{ops.nonce()}.tmp"
         ops.create(candidate, render_record(record))
-        # The clock of a network disk may differ; its file times are compared with its own present.
         seen = ops.look(candidate)
-        disk_ahead_ms = 0 if seen is None else seen.modified_ms - record.acquired_at
-        return cls(directory / spec.name, spec, processes, ops, candidate, record, disk_ahead_ms)
+        ahead_ms = 0 if seen is None else _ahead_of(record.acquired_at, ops.now_ms(), seen.modified_ms)
+        return cls(directory / spec.name, spec, processes, ops, candidate, record, ahead_ms)
 
     def contend(self) -> Claim | Busy:
         for _ in range(ROUNDS):
@@ -206,6 +205,11 @@ class _Contender:
             return Sighting(Holder.NAMELESS, file_age_ms, file_age_ms)
         verdict = self.processes.judge(record, now_ms)
         return Sighting(verdict.holder, verdict.age_ms, file_age_ms, record.pid)
+
+
+def _ahead_of(before_ms: int, after_ms: int, modified_ms: int) -> int:
+    """Tell by how much the clock of a (network) disk, which stamped a file meanwhile, must be ahead of ours."""
+    return modified_ms - min(max(modified_ms, before_ms), after_ms)
 
 
 def _bears(seen: FileSeen | None, token: str) -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, TypeVar
@@ -23,6 +23,7 @@ from pi_project_memory.actors.ports.topic_files import (
     UnsafeFileError,
     fingerprint,
     is_topic_path,
+    memory_file,
     read_regular_file,
     walk_topics,
 )
@@ -68,6 +69,14 @@ class MemoryStore(Protocol):
         """Return the start of a topic by its path relative to the root; raises OSError."""
         ...
 
+    async def locate(self, path: str) -> str | None:
+        """Return which memory file an absolute path leads to, relative to the root; None for any other."""
+        ...
+
+    async def read_file(self, path: str) -> TopicRead:
+        """Return the start of a topic or of the index by its path relative to the root; raises OSError."""
+        ...
+
     async def snapshot(self) -> dict[str, Fingerprint]:
         """Return the fingerprints of MEMORY.md and of every topic by path.
 
@@ -104,6 +113,14 @@ class DiskStore:
         """Return the start of a topic; raises UnsafeFileError for a path that names none."""
         return await _in_thread(lambda: self._read_topic(path))
 
+    async def locate(self, path: str) -> str | None:
+        """Follow the path's links; what lies outside the real root is no memory file."""
+        return await _in_thread(lambda: memory_file(self._root, path))
+
+    async def read_file(self, path: str) -> TopicRead:
+        """Return the start of a topic or of the index."""
+        return await _in_thread(lambda: self._read_file(path))
+
     async def snapshot(self) -> dict[str, Fingerprint]:
         """Return the fingerprints; a file that vanishes meanwhile is left out."""
         return await _in_thread(self._watch.snapshot)
@@ -130,15 +147,11 @@ class DiskStore:
             return ""
 
     def _index_or_backfill(self) -> str:
-        try:
+        with suppress(FileNotFoundError):
             return self.read_index_file()
-        except FileNotFoundError:
-            if os.path.lexists(self._root / INDEX_NAME):
-                raise
-        try:
+        with suppress(FileExistsError):
             return self.backfill()
-        except FileExistsError:
-            return self.read_index_file()
+        return self.read_index_file()
 
     def _topics_or_none(self) -> tuple[Topic, ...]:
         try:
@@ -179,6 +192,9 @@ class DiskStore:
             raise UnsafeFileError(
                 f"{self._root / path} is no topic; name a .md file inside the memory directory"
             )
+        return self._read_file(path)
+
+    def _read_file(self, path: str) -> TopicRead:
         try:
             data, status = read_regular_file(self._root, path, HEADER_BYTES)
         except UnicodeEncodeError as error:
@@ -251,6 +267,19 @@ class InMemoryStore:
         self._called("read_topic")
         if not is_topic_path(path) or path not in self._files:
             raise FileNotFoundError(f"{path} is no topic of this memory; take a name from the catalogue")
+        data, version = self._files[path]
+        return TopicRead(path, data[:HEADER_BYTES], version)
+
+    async def locate(self, path: str) -> str | None:
+        """Return the path if a file of that name is kept; the root has no place of its own."""
+        name = path.removeprefix("/")
+        return name if name in self._files and _is_watched(name) else None
+
+    async def read_file(self, path: str) -> TopicRead:
+        """Return the start of a topic or of the index."""
+        self._called("read_topic")
+        if path not in self._files:
+            raise FileNotFoundError(f"{path} is not in this memory")
         data, version = self._files[path]
         return TopicRead(path, data[:HEADER_BYTES], version)
 

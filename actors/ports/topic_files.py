@@ -69,6 +69,15 @@ def is_topic_path(path: str) -> bool:
     return plain and name.endswith(".md") and path != INDEX_NAME and RESERVED.isdisjoint(parents)
 
 
+def memory_file(root: Path, path: str) -> str | None:
+    """Return which memory file an absolute path leads to, relative to the root, or None.
+
+    It need not exist; links are followed on the way to it and at its end.
+    """
+    inside = _relative(os.path.realpath(path), os.path.realpath(root))
+    return inside if inside == INDEX_NAME or (inside and is_topic_path(inside)) else None
+
+
 def fingerprint(status: os.stat_result, content: int = 0) -> Fingerprint:
     """Return the fingerprint of a file with this status."""
     return Fingerprint(

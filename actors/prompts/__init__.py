@@ -6,7 +6,16 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-PromptName = Literal["main_section", "selector", "selector_tool", "selector_tool_mode", "recall_guidance"]
+PromptName = Literal[
+    "main_section",
+    "selector",
+    "selector_tool",
+    "selector_tool_mode",
+    "recall_guidance",
+    "tool_section",
+    "extractor",
+    "dream",
+]
 
 
 @cache

@@ -51,6 +51,8 @@ class _Reader:
 
     def _argument(self, word: Word) -> None:
         text = word.value
+        if self._is_late(text):
+            raise RefusalError(word.source, "it stands after an operand", "Put all options first.")
         if text == "--":
             self.found.dashes = True
             self._rest()
@@ -63,6 +65,11 @@ class _Reader:
             self._option(word, option, value if joined else None)
         elif not (self.command.counts and _COUNT.fullmatch(text)):
             self._cluster(word)
+
+    def _is_late(self, text: str) -> bool:
+        """Tell whether a system that reads no options after operands would remove or write a file `text`."""
+        late = bool(self.found.operands) and text.startswith("-")
+        return late and self.command.operands in {Operands.ONE_PATH, Operands.TOPICS}
 
     def _rest(self) -> None:
         self.found.operands.extend(self.waiting)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pi_project_memory.actors.subagent.refusal import RefusalError
 
-MOST_MATCHES = 5_000
+MOST_MATCHES = 1_000
 DEEPEST = 16
 """Bounds of one pattern: paths after each level, and levels after the first wildcard."""
 

@@ -27,9 +27,12 @@ from pi_project_memory.actors.subagent.refusal import RefusalError
 
 __all__ = ["Allowed", "Refused", "check_command"]
 
+MOST_PATHS = 2_000
+"""Paths of one command that are looked up, a wildcard counting as many as `_WILDCARD_COST`."""
+
+_WILDCARD_COST = 50
 _PATTERN_OPTIONS = frozenset({"-e", "-f", "--regexp", "--file"})
 _QUOTED = "Put it in quotes."
-_ALLOWED_NAMES = ", ".join(sorted(COMMANDS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +61,14 @@ class _Judge:
     memory_root: Path
     removals: list[Path] = field(default_factory=list)
     reads: list[Path] = field(default_factory=list)
+    budget: int = MOST_PATHS
 
     def command(self, words: list[Word], xargs: Arguments | None = None) -> None:
         """Judge one simple command, `xargs` being the arguments of the one that would start it."""
         name, rest = words[0].source, words[1:]
         command = COMMANDS.get(name)
         if command is None:
-            remedy = INSTEAD.get(words[0].value, f"The commands here are {_ALLOWED_NAMES}.")
-            raise RefusalError(name, "this command is not allowed", remedy)
+            raise RefusalError(name, "this command is not allowed", _remedy(words[0].value))
         arguments = read_arguments(name, rest)
         if xargs is not None:
             _check_below_xargs(name, command, arguments, xargs)
@@ -100,7 +103,8 @@ class _Judge:
             self._reads(self.cwd / word.value, word.source, walks=walks)
 
     def _reads(self, path: Path, shown: str, *, walks: bool) -> None:
-        resolved = self.roots.require(real_path(path), shown)
+        self._spend(1)
+        resolved = self.roots.require(real_path(path, shown), shown)
         closed = self.roots.hidden_below(resolved) if walks else None
         if closed is not None:
             raise RefusalError(
@@ -108,11 +112,19 @@ class _Judge:
             )
         self.reads.append(resolved)
 
+    def _spend(self, cost: int) -> None:
+        self.budget -= cost
+        if self.budget < 0:
+            raise RefusalError(
+                "the command", f"it names over {MOST_PATHS} paths", "Split it into several calls."
+            )
+
     def _globs(self, words: list[Word], *, walks: bool) -> None:
         """Judge what the shell may put in the place of each word, also where the command wants no path."""
         for word in words:
             if word.pattern is None:
                 continue
+            self._spend(_WILDCARD_COST)
             base = glob_base(word.pattern)
             self._reads(self.cwd / base, word.source, walks=False)
             for match in glob_matches(word.pattern, word.source, self.cwd):
@@ -141,6 +153,12 @@ class _Judge:
             raise RefusalError(f"-I {placeholder}", "it could replace parts of the command", "Use -I {}.")
         if arguments.operands:
             self.command(arguments.operands, xargs=arguments)
+
+
+def _remedy(name: str) -> str:
+    if name in COMMANDS:
+        return f"Write plainly {name}."
+    return INSTEAD.get(name, f"The commands here are {', '.join(sorted(COMMANDS))}.")
 
 
 def _walks(command: Command, arguments: Arguments) -> bool:

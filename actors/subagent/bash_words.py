@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 MOST_BYTES = 32_768
 """UTF-8 bytes of a command that is looked at."""
 
-_LONGEST_PART = 200
 _PLAINLY = "Write it out in plain words, with quotes where needed."
 
 _WORD_NODES = frozenset({"word", "number", "string", "raw_string", "concatenation"})
@@ -36,7 +35,7 @@ _EXPECTED = _WORD_NODES | _INNER_NODES | _LEAVES | _OPERATORS
 _END = r"(?=[ \t\n;|&]|\Z)"
 _PIECE = rf"""
       '(?P<single>[^']*)'
-    | "(?P<double>(?:[^"\\$`]|\\[^\n]|\$(?=["\s|)/.,]))*)"
+    | "(?P<double>(?:[^"\\$`]|\\[^\n]|\$(?=["|)/.,]))*)"
     | \\(?P<escaped>[^\n])
     | (?P<plain>[^\s'"\\$`|&;<>(){{}}]+|\{{\}}{_END})
 """
@@ -87,29 +86,26 @@ def simple_commands(command: str) -> list[list[Word]]:
     tokens = list(_tokens(command))
     commands = _grouped(tokens)
     if not _agree(tokens, nodes):
-        raise _refused(command, "it is not clear where its words end", _PLAINLY)
+        raise RefusalError(command, "it is not clear where its words end", _PLAINLY)
     if not commands:
-        raise _refused("the command", "it is empty", "Say what to run.")
+        raise RefusalError("the command", "it is empty", "Say what to run.")
     return commands
-
-
-def _refused(part: str, reason: str, remedy: str) -> RefusalError:
-    shown = part if len(part) <= _LONGEST_PART else f"{part[:_LONGEST_PART]}…"
-    return RefusalError(shown, reason, remedy)
 
 
 def _check_text(command: str) -> None:
     try:
         size = len(command.encode())
     except UnicodeEncodeError as error:
-        raise _refused(
+        raise RefusalError(
             "the command", "it holds half a surrogate pair", "Leave that character out."
         ) from error
     if size > MOST_BYTES:
-        raise _refused("the command", f"it is longer than {MOST_BYTES} bytes", "Split it into several calls.")
+        raise RefusalError(
+            "the command", f"it is longer than {MOST_BYTES} bytes", "Split it into several calls."
+        )
     for mark in command:
         if unicodedata.category(mark) == "Cc" and mark not in "\t\n":
-            raise _refused(
+            raise RefusalError(
                 ascii(mark), "it is a control character", "Leave it out; lines end with a line feed."
             )
 
@@ -142,8 +138,9 @@ def _expected_nodes(command: str) -> list[Node]:
 
 
 def _construct(node: Node) -> RefusalError:
-    noun, remedy = CONSTRUCTS.get(node.type, ("text that is not understood", _PLAINLY))
-    return _refused((node.text or b"").decode() or "the command", f"{noun} is not allowed", remedy)
+    part = (node.text or b"").decode().strip() or "the command"
+    noun, remedy = CONSTRUCTS.get(node.type, (None, _PLAINLY))
+    return RefusalError(part, f"{noun} is not allowed" if noun else "it is not understood as bash", remedy)
 
 
 def _tokens(command: str) -> Iterator[_Token]:
@@ -159,10 +156,12 @@ def _tokens(command: str) -> Iterator[_Token]:
 
 def _unreadable(command: str, position: int) -> RefusalError:
     mark = command[position]
-    reason, remedy = _UNREADABLE.get(" " if mark.isspace() else mark, ("it is not understood", _PLAINLY))
+    reason, remedy = _UNREADABLE.get(
+        " " if mark.isspace() else mark, ("it is not understood as bash", _PLAINLY)
+    )
     line = command[position:].partition("\n")[0]
     redirection = _REDIRECTION.match(line)
-    return _refused(redirection[0] if redirection else line, reason, remedy)
+    return RefusalError(redirection[0] if redirection else line, reason, remedy)
 
 
 def _grouped(tokens: list[_Token]) -> list[list[Word]]:
@@ -198,7 +197,7 @@ def _unquoted(piece: re.Match[str]) -> str:
 
 def _check_tilde(source: str, text: str, *, first: bool) -> None:
     if (first and text.startswith("~")) or "=~" in text or ":~" in text:
-        raise _refused(source, "the shell would replace its ~", "Give the absolute path.")
+        raise RefusalError(source, "the shell would replace its ~", "Give the absolute path.")
 
 
 def _agree(tokens: list[_Token], nodes: list[Node]) -> bool:
@@ -216,7 +215,7 @@ _BRACES = ("the shell would expand its braces", "Name each file, or put the brac
 _UNREADABLE = {
     "'": ("its quote is not closed", "Close the quote."),
     '"': ("what stands in its double quotes is not literal", "Use single quotes."),
-    " ": ("the shell takes no such space for one", "Use plain spaces."),
+    " ": ("it begins with a space that the shell does not take for one", "Use plain spaces."),
     "$": ("an unquoted $ is not allowed", "Put it in single quotes."),
     "\\": ("a backslash ends the line without a space before it", "Write the command in one line."),
     **dict.fromkeys("<>&", (f"{REDIRECTION[0]} is not allowed", REDIRECTION[1])),

@@ -88,7 +88,7 @@ def resolve_write(path: str, cwd: Path, memory_root: Path) -> Path | Refusal:
     keep the old content.
     """
     try:
-        target = real_path(_pi_path(path, cwd))
+        target = real_path(_pi_path(path, cwd), path)
         _require_memory_file(target, real_path(memory_root), path)
     except RefusalError as refused:
         return refused.refusal
@@ -103,8 +103,8 @@ def resolve_removal(path: str, cwd: Path, memory_root: Path) -> Path | Refusal:
     try:
         root = real_path(memory_root)
         named = cwd / plain_path_text(path)
-        entry = real_path(named.parent) / named.name
-        for file in (entry, real_path(entry)):
+        entry = real_path(named.parent, path) / named.name
+        for file in (entry, real_path(entry, path)):
             _require_memory_file(file, root, path)
             _require(not _is_index(file, root), path, "the index is never removed", "Edit its lines instead.")
     except RefusalError as refused:
@@ -130,7 +130,7 @@ def _opened_by_pi(text: str, cwd: Path) -> Path:
         *(path, _BEFORE_AM_PM.sub("\u202f\\1.", path), decomposed),
         *(path.replace("'", "\u2019"), decomposed.replace("'", "\u2019")),
     )
-    return real_path(next(filter(os.path.exists, spellings), path))
+    return real_path(next(filter(os.path.exists, spellings), path), text)
 
 
 def _folded(text: str) -> str:

@@ -9,15 +9,20 @@ from pi_project_memory.actors.subagent.refusal import RefusalError
 PER_PROCESS = Path("/proc")
 """Links below it lead every process elsewhere, so what lies behind them cannot be judged here."""
 
+_LONGEST_PATH = 4_096
 _MOST_LINKS = 40
 """Symbolic links in one path, the bound of Linux."""
 
 
-def real_path(path: str | Path) -> Path:
+def real_path(path: str | Path, shown: str | None = None) -> Path:
     """Resolve an absolute path through all its symbolic links; missing parts are taken as they are.
 
-    Stops at `/proc` and returns the rest unresolved. Raises RefusalError for too many links.
+    Stops at `/proc` and returns the rest unresolved. Raises RefusalError, naming the path as `shown`, for too
+    many links and for a path that is too long for any system.
     """
+    part = shown or str(path)
+    if len(str(path)) > _LONGEST_PATH:
+        raise RefusalError(part, f"it is over {_LONGEST_PATH} characters long", "Shorten it.")
     waiting = str(path).split("/")[::-1]
     current, links = Path("/"), 0
     while waiting:
@@ -31,7 +36,7 @@ def real_path(path: str | Path) -> Path:
             continue
         links += 1
         if links > _MOST_LINKS:
-            raise RefusalError(str(path), "it goes through too many symbolic links", "Name the file itself.")
+            raise RefusalError(part, "it goes through too many symbolic links", "Name the file itself.")
         current = Path("/") if target.startswith("/") else current
         waiting.extend(reversed(target.split("/")))
     return current

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+_LONGEST_PART = 200
+"""Characters of a part that are shown, enough to find it again."""
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
@@ -21,5 +24,6 @@ class RefusalError(Exception):
     """Carries a refusal out of a policy's helpers; the policies themselves return it."""
 
     def __init__(self, part: str, reason: str, remedy: str) -> None:
-        self.refusal = Refusal(part, reason, remedy)
+        shown = part if len(part) <= _LONGEST_PART else f"{part[:_LONGEST_PART]}…"
+        self.refusal = Refusal(shown, reason, remedy)
         super().__init__(str(self.refusal))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import anyio
 import msgspec
@@ -67,16 +67,16 @@ class Peer:
         self._ids = itertools.count(1)
         self._waiting: dict[Id, Reply[object]] = {}
         self._running: dict[Id, anyio.CancelScope] = {}
-        self._gone: PipeClosedError | None = None
+        self._gone: str | None = None
 
     async def request(self, method: str, params: object, answer: type[T], deadline: float) -> T:
         """Ask the other side; cancelling the call, or its deadline in seconds, cancels it there as well."""
         if self._gone is not None:
-            raise self._gone
+            raise PipeClosedError(self._gone)
         number = next(self._ids)
-        reply: Reply[object] = Reply()
-        self._waiting[number] = reply
-        self._send(encode({"jsonrpc": "2.0", "id": number, "method": method, "params": params}))
+        frame = encode({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+        reply = self._waiting[number] = Reply[object]()
+        self._send(frame)
         try:
             return msgspec.convert(await reply.wait(deadline), answer)
         finally:
@@ -89,33 +89,36 @@ class Peer:
             self._send(encode({"jsonrpc": "2.0", "method": method, "params": params}))
 
     def receive(self, frame: Frame) -> None:
-        """Act on one frame from the other side."""
+        """Act on one frame from the other side; after the end there is nobody to act for."""
+        if self._gone is not None:
+            return
         match frame:
             case BadFrame(code, reason):
                 self._answer_error(None, code, reason)
-            case {"method": str(method), "id": int() | str() as number} if not isinstance(number, bool):
+            case {"method": str(method), "id": number} if _is_id(number):
                 self._start(number, method, frame.get("params"))
-            case {"method": "$/cancel", "params": {"id": int() | str() as number}}:
-                if number in self._running:
-                    self._running[number].cancel()
+            case {"method": "$/cancel", "params": {"id": number}} if "id" not in frame and _is_id(number):
+                self._cancel(number)
             case {"method": str(method)} if "id" not in frame:
                 self._deliver(method, frame.get("params"))
-            case {"id": int() | str() as number} if "result" in frame or "error" in frame:
+            case {"id": number} if "method" not in frame and ("result" in frame or "error" in frame):
                 self._settle(number, frame)
             case _:
                 self._answer_error(None, INVALID_REQUEST, "neither a request nor an answer")
 
     def close(self, reason: str) -> None:
         """Note that the other side is gone: whoever waits is told, what runs for it is cancelled."""
-        self._gone = self._gone or PipeClosedError(reason)
+        if self._gone is None:
+            self._gone = reason
         for reply in self._waiting.values():
-            reply.fail(self._gone)
+            reply.fail(PipeClosedError(self._gone))
         for scope in self._running.values():
             scope.cancel()
 
     def _start(self, number: Id, method: str, params: object) -> None:
         if number in self._running:
-            self._answer_error(number, INVALID_REQUEST, f"request {number} is still being answered")
+            # Under its id the refusal would pass for the answer to the request that runs.
+            self._answer_error(None, INVALID_REQUEST, f"request {number} is still being answered")
             return
         entry = self.methods.get(method)
         if not isinstance(entry, RequestMethod):
@@ -152,10 +155,16 @@ class Peer:
         except Exception as error:  # noqa: BLE001 - as above
             self._answer_error(None, INTERNAL_ERROR, f"{method}: {type(error).__name__}: {error}")
 
-    def _settle(self, number: Id, frame: Mapping[str, Any]) -> None:
-        reply = self._waiting.pop(number, None)
+    def _cancel(self, number: Id) -> None:
+        if number in self._running:
+            self._running[number].cancel()
+
+    def _settle(self, number: object, frame: Mapping[str, Any]) -> None:
+        reply = self._waiting.pop(number, None) if _is_id(number) else None
         if reply is None:
-            return  # an answer to a request that was cancelled meanwhile
+            # It answers a request that was cancelled meanwhile, or a frame that the other side could not
+            # read. To answer an answer would have two peers go on for ever.
+            return
         match frame.get("error"):
             case None:
                 reply.send(frame.get("result"))
@@ -170,6 +179,10 @@ class Peer:
 
     def _answer_error(self, number: Id | None, code: int, text: str) -> None:
         self._answer({"jsonrpc": "2.0", "id": number, "error": {"code": code, "message": text}})
+
+
+def _is_id(value: object) -> TypeGuard[Id]:
+    return isinstance(value, int | str) and not isinstance(value, bool)
 
 
 def _validated(params: object, wanted: type[T]) -> T:

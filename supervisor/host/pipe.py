@@ -20,10 +20,18 @@ from pi_project_memory.actors.ports.host import (
     ModelQuery,
     ModelRequest,
     NoticeLevel,
+    ParentSnapshot,
     ResolvedModel,
     StaleHistoryError,
 )
+from pi_project_memory.actors.ports.tools import FileOps, ToolInvocation, ToolOutcome
 from pi_project_memory.supervisor.host.frames import INVALID_REQUEST
+from pi_project_memory.supervisor.host.operations import (
+    OperationError,
+    OperationResult,
+    ToolOperation,
+    perform,
+)
 from pi_project_memory.supervisor.host.peer import (
     Methods,
     NotificationMethod,
@@ -60,6 +68,9 @@ QUICK = 10.0
 MODEL = 3600.0
 """Seconds for a model request; whoever asks has a tighter bound of its own."""
 
+TOOL = 600.0
+"""Seconds for one tool call; commands have a tighter bound of their own."""
+
 HISTORY_CHUNK = 200
 """Entries asked for at a time, which keeps a frame far below its limit."""
 
@@ -86,6 +97,7 @@ class PipeHost:
 
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
+        self._operations: dict[str, FileOps] = {}
 
     async def resolve_model(self, query: ModelQuery) -> ResolvedModel:
         """Ask for a model of the host's registry."""
@@ -111,6 +123,29 @@ class PipeHost:
         """Hand a message to the next model call."""
         await self._ask("message/send", message, Empty, QUICK)
 
+    async def capture_parent(self) -> ParentSnapshot:
+        """Have the main agent's request kept."""
+        return await self._ask("parent/capture", Empty(), ParentSnapshot, QUICK)
+
+    async def release_parent(self, handle: str) -> None:
+        """Have a kept request dropped."""
+        await self._ask("parent/release", {"handle": handle}, Empty, QUICK)
+
+    async def execute_tool(self, call: ToolInvocation, ops: FileOps) -> ToolOutcome:
+        """Have a tool executed; its file effects come back through `tool_operation`."""
+        self._operations[call.call_id] = ops
+        try:
+            return await self._ask("tools/execute", call, ToolOutcome, TOOL)
+        finally:
+            del self._operations[call.call_id]
+
+    async def tool_operation(self, params: ToolOperation) -> OperationResult:
+        """Perform one file effect of a tool call that is under way."""
+        ops = self._operations.get(params.call_id)
+        if ops is None:
+            return OperationResult(error=OperationError("EPERM", f"the call {params.call_id} is over"))
+        return await perform(ops, params)
+
     async def notify(self, level: NoticeLevel, text: str) -> None:
         """Show a notice."""
         self._peer.notify("ui/notify", {"level": level, "text": text})
@@ -132,8 +167,11 @@ class PipeHost:
 class HostEvents:
     """The methods that a host may call, as a table for the peer."""
 
-    def __init__(self, service: MemoryService, log: SessionLog, end: Callable[[], None]) -> None:
+    def __init__(
+        self, service: MemoryService, host: PipeHost, log: SessionLog, end: Callable[[], None]
+    ) -> None:
         self._service = service
+        self._host = host
         self._log = log
         self._end = end
         self._initialized = False
@@ -151,6 +189,7 @@ class HostEvents:
             "before_compact": RequestMethod(BeforeCompact, service.before_compact),
             "command": RequestMethod(Command, service.command),
             "complete": RequestMethod(Complete, self._complete),
+            "tool_operation": RequestMethod(ToolOperation, self._host.tool_operation),
             "shutdown": RequestMethod(Shutdown, self._shutdown),
         }
 

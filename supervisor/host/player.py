@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,7 @@ from pi_project_memory.supervisor.host.simulated import (
 )
 from pi_project_memory.supervisor.host.tools.base import ToolContext
 from pi_project_memory.supervisor.host.tools.fileops import RealFileOps
-from pi_project_memory.supervisor.host.tools.registry import call_tool
+from pi_project_memory.supervisor.host.tools.registry import TOOLS, call_tool
 from pi_project_memory.supervisor.service import MemoryService, open_service
 from pi_project_memory.supervisor.setup import Environment
 
@@ -144,6 +144,8 @@ class Session:
 
     async def _turn(self, turn: UserTurn) -> AgentStartAnswer:
         answer = await self.service.before_agent_start(BeforeAgentStart(self.context, "user", turn.user))
+        self.host.section = answer.section.text if answer.section else ""
+        self.host.main_requests += 1
         self._add_user(turn.user)
         if answer.message is not None:
             self.host.transcript.append(hidden_entry(answer.message))
@@ -232,8 +234,9 @@ async def open_session(scenario: Scenario, root: Path) -> AsyncIterator[Session]
     clock = ManualClock(time.time_ns() // 1_000_000)
     lay_out(scenario, places, clock.now_ms() / 1000)
     trace = RecordedTrace()
-    models = ScriptedModels(scenario.models, scenario.api, ModelInfo("sim", "main", scenario.api))
-    host = SimulatedHost(models)
+    models = ScriptedModels(scenario.models, scenario.api, ModelInfo("sim", "main", scenario.api), str(places.memory))
+    declared = [asdict(tool.declaration) for tool in TOOLS.values()]
+    host = SimulatedHost(models, declared_tools=declared, scratch=places.scratch)
     environment = Environment(trace, clock, CommandGit(), DiskStore, str(places.root / "home"))
     async with open_service(host, environment) as service:
         session = Session(scenario, places, host, trace, clock, service)
@@ -282,4 +285,5 @@ def _handshake(session: Session) -> Initialize:
         history=session.host.transcript.head,
         model=session.host.models.active,
         thinking_level="off",
+        tools=session.host.declared_tools,
     )

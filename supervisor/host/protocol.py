@@ -20,6 +20,7 @@ from pi_project_memory.actors.ports.host import (
     NoticeLevel,
     ThinkingLevel,
 )
+from pi_project_memory.actors.ports.tools import ToolHost
 
 PROTOCOL_VERSION = 1
 
@@ -224,5 +225,5 @@ class Empty(Struct, frozen=True, rename="camel"):
     """An answer that says no more than that it was done."""
 
 
-class Host(HostPorts, Protocol):
+class Host(HostPorts, ToolHost, Protocol):
     """The whole of what a host implements."""

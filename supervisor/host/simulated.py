@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import anyio
+import msgspec
 
 from pi_project_memory.actors.core.selection import TOOL_NAME
 from pi_project_memory.actors.ports.host import (
@@ -20,11 +23,23 @@ from pi_project_memory.actors.ports.host import (
     ModelQuery,
     ModelRequest,
     NoticeLevel,
+    ParentSnapshot,
     ResolvedModel,
     StaleHistoryError,
     ThinkingLevel,
 )
-from pi_project_memory.supervisor.host.scenario import Reply
+from pi_project_memory.actors.ports.tools import (
+    FileOps,
+    OperationRefusedError,
+    ToolInvocation,
+    ToolOutcome,
+)
+from pi_project_memory.supervisor.host.scenario import Reply, ToolUse
+from pi_project_memory.supervisor.host.tools.base import ToolContext, ToolError
+from pi_project_memory.supervisor.host.tools.fileops import RealFileOps
+from pi_project_memory.supervisor.host.tools.registry import call_tool
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +57,7 @@ class ScriptedModels:
     script: Mapping[str, Sequence[Reply]]
     api: str
     active: ModelInfo
+    memory_dir: str = ""
     reasoning: bool = True
     exchanges: list[Exchange] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
@@ -72,7 +88,7 @@ class ScriptedModels:
         except anyio.get_cancelled_exc_class():
             self.cancelled.append(label)
             raise
-        return _answer(reply, request, self.api)
+        return _answer(_placed(reply, self.memory_dir), request, self.api)
 
     def requests_to(self, label: str) -> list[ModelRequest]:
         """Return the requests that one model has got, oldest first."""
@@ -133,7 +149,13 @@ class SimulatedHost:
     statuses: list[str | None] = field(default_factory=list)
     sent: list[HiddenMessage] = field(default_factory=list)
     history_reads: list[tuple[str, int, int]] = field(default_factory=list)
+    released: list[str] = field(default_factory=list)
+    section: str = ""
+    main_requests: int = 0
+    declared_tools: Sequence[JsonObject] = ()
+    scratch: Path = field(default_factory=lambda: Path(tempfile.gettempdir()))
     gone: bool = False
+    _parents: Iterator[int] = field(default_factory=itertools.count)
 
     async def resolve_model(self, query: ModelQuery) -> ResolvedModel:
         """Look a model up in the script."""
@@ -162,6 +184,30 @@ class SimulatedHost:
         self.sent.append(message)
         self.transcript.append(hidden_entry(message))
 
+    async def capture_parent(self) -> ParentSnapshot:
+        """Describe the main agent's request; its messages are those of the transcript."""
+        self._check()
+        return ParentSnapshot(
+            handle=f"p{next(self._parents)}",
+            requested=self.main_requests > 0,
+            system_text=f"You are the main agent.\n\n{self.section}",
+            model=self.models.active,
+            section=self.section or None,
+            tools=self.declared_tools,
+        )
+
+    async def release_parent(self, handle: str) -> None:
+        """Note that a request need not be kept any more."""
+        self._check()
+        self.released.append(handle)
+
+    async def execute_tool(self, call: ToolInvocation, ops: FileOps) -> ToolOutcome:
+        """Run the Python form of a tool, with the effects that were given."""
+        self._check()
+        context = ToolContext(Path(call.cwd), self.scratch, SearchingOps(ops))
+        result = (await call_tool(call.tool, call.arguments, context)).to_wire()
+        return ToolOutcome(result["content"], result["details"], result["isError"])
+
     async def notify(self, level: NoticeLevel, text: str) -> None:
         """Keep a notice."""
         self._check()
@@ -175,6 +221,48 @@ class SimulatedHost:
     def _check(self) -> None:
         if self.gone:
             raise HostError("the host is gone")
+
+
+@dataclass(frozen=True, slots=True)
+class SearchingOps:
+    """Adds to the effects of a background tool the search that the Python form of `find` leaves to them."""
+
+    inner: FileOps
+
+    async def read_file(self, path: Path) -> bytes:
+        """Return the whole content of a regular file."""
+        return await _refused(self.inner.read_file(path))
+
+    async def access(self, path: Path, *, write: bool = False) -> None:
+        """Raise unless the file may be read (and written)."""
+        await _refused(self.inner.access(path, write=write))
+
+    async def write_file(self, path: Path, data: bytes) -> None:
+        """Create the file or replace its content."""
+        await _refused(self.inner.write_file(path, data))
+
+    async def mkdir(self, path: Path) -> None:
+        """Create the directory and its parents."""
+        await _refused(self.inner.mkdir(path))
+
+    async def exists(self, path: Path) -> bool:
+        """Tell whether the path leads to something."""
+        return await _refused(self.inner.exists(path))
+
+    async def is_directory(self, path: Path) -> bool:
+        """Tell whether the path is a directory."""
+        return await _refused(self.inner.is_directory(path))
+
+    async def glob(self, pattern: str, root: Path, limit: int) -> list[str]:
+        """Search by itself, below a path that was allowed."""
+        return await RealFileOps().glob(pattern, root, limit)
+
+
+async def _refused(effect: Awaitable[T]) -> T:
+    try:
+        return await effect
+    except OperationRefusedError as refused:
+        raise ToolError(str(refused)) from None
 
 
 def hidden_entry(message: HiddenMessage) -> JsonObject:
@@ -196,6 +284,14 @@ def message_entry(role: str, content: list[JsonObject], **fields: Any) -> JsonOb
 def text_block(text: str) -> JsonObject:
     """Return a block of text."""
     return {"type": "text", "text": text}
+
+
+def _placed(reply: Reply, memory_dir: str) -> Reply:
+    """Return the reply with the memory directory in the place of `{{memory}}`."""
+    if reply.calls is None:
+        return reply
+    text = msgspec.json.encode(reply.calls).decode().replace("{{memory}}", memory_dir)
+    return msgspec.structs.replace(reply, calls=msgspec.json.decode(text, type=list[ToolUse]))
 
 
 def _answer(reply: Reply, request: ModelRequest, api: str) -> ModelAnswer:

@@ -41,8 +41,9 @@ async def _serve(output: int) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     async with anyio.create_task_group() as group:
         peer = Peer(writer.write, group)
-        async with open_service(PipeHost(peer), Environment.real(log)) as service:
-            peer.methods = HostEvents(service, log, ended.set).methods()
+        host = PipeHost(peer)
+        async with open_service(host, Environment.real(log)) as service:
+            peer.methods = HostEvents(service, host, log, ended.set).methods()
             group.start_soon(_read, reader, peer, ended)
             await ended.wait()
             peer.close("the host is gone")
@@ -83,7 +84,8 @@ async def _connect(output: int) -> tuple[asyncio.StreamReader, asyncio.StreamWri
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(0, "rb", 0))
+    # A reader's protocol, though nothing is read: it is the one that can tell when its pipe has closed.
     transport, protocol = await loop.connect_write_pipe(
-        asyncio.streams.FlowControlMixin, os.fdopen(output, "wb", 0)
+        lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), os.fdopen(output, "wb", 0)
     )
     return reader, asyncio.StreamWriter(transport, protocol, None, loop)

@@ -13,6 +13,7 @@ import { connect } from "./connect.ts";
 import { messageOf } from "./errors.ts";
 import { Notices } from "./notices.ts";
 import { type Host, MemorySession } from "./session.ts";
+import { sectionText } from "./snapshots.ts";
 
 const SECTION_NAME = "auto_memory";
 const DIRECTORY = fileURLToPath(new URL(".", import.meta.url));
@@ -23,8 +24,8 @@ const HOST: Host = {
   clampThinkingLevel,
   storedSection(ctx: ExtensionContext) {
     const messages = convertToLlm(ctx.sessionManager.buildSessionProjection().messages);
-    const text = getCurrentSystemMessage(messages)?.sections?.[SECTION_NAME];
-    return text ? { name: SECTION_NAME, text } : undefined;
+    const rendered = getCurrentSystemMessage(messages)?.sections?.[SECTION_NAME];
+    return rendered ? { name: SECTION_NAME, text: sectionText(SECTION_NAME, rendered) } : undefined;
   },
   connect: (handlers, hooks) => connect(DIRECTORY, handlers, hooks),
 };

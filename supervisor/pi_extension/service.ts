@@ -12,12 +12,15 @@ export const TERM_GRACE_MS = 1_500;
 const PIPE_GRACE_MS = 500;
 const STDERR_BYTES = 4_096;
 
+/** How a failure was seen: at a pipe, by the exit, or in what the service did or left undone. */
+type Seen = "pipe" | "exit" | "conduct";
+
 export class ServiceProcess {
   readonly peer: Peer;
   readonly #child: ChildProcess;
   readonly #onFailure: () => void;
   readonly #gone: Promise<void>;
-  #failure: { reason: string; symptom: boolean } | undefined;
+  #failure: { reason: string; seen: Seen } | undefined;
   #errors = Buffer.alloc(0);
   #silence: NodeJS.Timeout | undefined;
   #stopping: Promise<void> | undefined;
@@ -47,14 +50,15 @@ export class ServiceProcess {
     return this.#child.pid !== undefined;
   }
 
+  /** Whether all that has happened is that it ended, and without an error. */
   get endedWell(): boolean {
-    return this.#child.exitCode === 0;
+    return this.#child.exitCode === 0 && this.#failure?.seen !== "conduct";
   }
 
   /** Rejects everything that waits for this process, at once and for the first reason given. */
-  fail(reason: string, symptom = false): void {
+  fail(reason: string, seen: Seen = "conduct"): void {
     if (this.#failure || this.#stopping) return;
-    this.#failure = { reason, symptom };
+    this.#failure = { reason, seen };
     this.peer.close(new Error(`the service ${reason}`));
     this.#onFailure();
   }
@@ -76,8 +80,8 @@ export class ServiceProcess {
       this.#exited(signal ? `was ended by ${signal}` : `ended with exit code ${code}`);
     });
     child.on("close", resolve);
-    child.stdin?.on("error", (error) => this.fail(`does not read its input (${error.message})`, true));
-    child.stdout?.on("end", () => this.fail("closed its output", true));
+    child.stdin?.on("error", (error) => this.fail(`does not read its input (${error.message})`, "pipe"));
+    child.stdout?.on("end", () => this.fail("closed its output", "pipe"));
     child.stdout?.on("data", (chunk: Buffer) => this.#receive(chunk));
     child.stderr?.on("data", (chunk: Buffer) => {
       this.#errors = Buffer.concat([this.#errors, chunk]).subarray(-STDERR_BYTES);
@@ -85,9 +89,10 @@ export class ServiceProcess {
   }
 
   #exited(how: string): void {
-    this.fail(how);
+    this.fail(how, "exit");
     // A broken pipe is often seen before the exit that explains it, unless that was of our own making.
-    if (this.#failure?.symptom && !this.#signalled && !this.endedWell) this.#failure = { reason: how, symptom: false };
+    const explains = this.#failure?.seen === "pipe" && !this.#signalled && !this.endedWell;
+    if (explains) this.#failure = { reason: how, seen: "exit" };
     signalGroup(this.#child, "SIGKILL");
     setTimeout(() => this.#letGo(), PIPE_GRACE_MS).unref();
   }

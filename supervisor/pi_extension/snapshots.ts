@@ -104,3 +104,10 @@ export function textOf(content: Content): string {
   if (typeof content === "string") return content;
   return content.flatMap((block) => (block.type === "text" ? [block.text ?? ""] : [])).join("\n");
 }
+
+/** Takes off the tag that Pi puts around a section when it renders one. */
+export function sectionText(name: string, rendered: string): string {
+  const [head, tail] = [`<${name}>\n`, `\n</${name}>`];
+  const isWrapped = rendered.startsWith(head) && rendered.endsWith(tail);
+  return isWrapped ? rendered.slice(head.length, -tail.length) : rendered;
+}

@@ -119,15 +119,18 @@ export class Supervision implements Service {
   async #replace(service: ServiceProcess): Promise<void> {
     await service.stop(FAILED_GRACE_MS);
     this.#unavailable = service.reason;
-    if (this.#ended.signal.aborted) {
-      if (!service.endedWell) this.#hooks.warn(this.#awayText("It had not finished its work."));
-    } else if (service.started && !this.#refused && this.#budget.take(performance.now())) {
-      if (!this.#warned) this.#hooks.warn(this.#awayText("It is being started again."));
-      this.#warned = true;
-      this.start(true);
-    } else {
-      this.#hooks.warn(this.#offText());
-    }
+    const ended = this.#ended.signal.aborted;
+    if (ended && service.endedWell) return;
+    if (this.#refused || !service.started) this.#hooks.warn(this.#offText());
+    else if (ended) this.#hooks.warn(this.#awayText("It had not finished its work."));
+    else if (this.#budget.take(performance.now())) this.#startAgain();
+    else this.#hooks.warn(this.#offText());
+  }
+
+  #startAgain(): void {
+    if (!this.#warned) this.#hooks.warn(this.#awayText("It is being started again."));
+    this.#warned = true;
+    this.start(true);
   }
 
   #awayText(outlook: string): string {

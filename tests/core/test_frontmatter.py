@@ -237,6 +237,12 @@ def test_hostile_headers_are_harmless_and_read_with_little_work(
 
 
 @pytest.mark.req("IDX-6")
+@pytest.mark.parametrize(("levels", "syntax"), [(8, "yaml"), (9, "lines")])
+def test_nesting_beyond_eight_levels_is_not_followed(levels: int, syntax: str):
+    assert header("name: n", "x: " + "[" * (levels - 1) + "]" * (levels - 1)) == Header("n", syntax=syntax)
+
+
+@pytest.mark.req("IDX-6")
 def test_values_of_a_yaml_bomb_are_not_expanded():
     assert header("x: &x [a]", "description: *x", "name: n") == Header("n", "*x", syntax="lines")
 

@@ -15,7 +15,7 @@ from pi.processes import gone
 from pi.pty_driver import TAB, pty_session
 from pi.rpc_session import rpc_session
 from pi.scripted_service import ScriptedService, install_service
-from pi.scripting import Gate, Json, Text, call, stream, text
+from pi.scripting import Gate, Json, Text, ToolCall, call, stream, text
 from pi.session_files import entries
 from pi.waiting import until
 
@@ -273,10 +273,13 @@ async def test_entries_and_late_messages_cause_no_extra_call(pi_home: PiHome, pr
         {"method": "message/send", "params": RECALL},
     ]
     service = install_service(pi_home, {"on": {"user_message": {"ask": asked}}})
-    provider.script("main", call("read", path="README.md"), text("Hello"))
+    gate = Gate()
+    provider.script("main", stream(gate, ToolCall("read", {"path": "README.md"})), text("Hello"))
     (pi_home.project / "README.md").write_text("readme", "utf-8")
-    result = await run_print(pi_home, "hi")
-    assert result.stdout == "Hello\n"
+    running = asyncio.ensure_future(run_print(pi_home, "hi"))
+    await until(lambda: len(service.answers()) == 2, lambda: f"two answers: {service.frames()}")
+    gate.open()
+    assert (await running).stdout == "Hello\n"
     first, second = provider.requests_for("main")
     assert RECALL["content"] not in conversation_text(first)
     assert RECALL["content"] in conversation_text(second)

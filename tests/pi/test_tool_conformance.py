@@ -57,7 +57,8 @@ class Oracle:
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def ask(self, request: Mapping[str, Any]) -> Any:
-        assert self.process.stdin and self.process.stdout
+        assert self.process.stdin
+        assert self.process.stdout
         self.process.stdin.write(json.dumps(request).encode() + b"\n")
         self.process.stdin.flush()
         return json.loads(self.process.stdout.readline())
@@ -300,17 +301,26 @@ def png(width: int, height: int, extra: bytes = b"") -> bytes:
     return b"\x89PNG\r\n\x1a\n" + header + extra + body + chunk(b"IEND", b"")
 
 
-JPEG_TABLES = b"\xff\xdb\x00\x43\x00" + b"\x01" * 64
+def jpeg() -> bytes:
+    """Return one grey pixel: a table of ones, and two codes of one bit each."""
+
+    def segment(marker: int, data: bytes) -> bytes:
+        return struct.pack(">BBH", 0xFF, marker, len(data) + 2) + data
+
+    one_code = b"\x01" + b"\0" * 16
+    tables = segment(0xDB, b"\0" + b"\x01" * 64) + segment(0xC4, b"\0" + one_code)
+    frame = segment(0xC0, b"\x08\0\x01\0\x01\x01\x01\x11\0")
+    scan = segment(0xC4, b"\x10" + one_code) + segment(0xDA, b"\x01\x01\0\0\x3f\0") + b"\x3f"
+    return b"\xff\xd8" + tables + frame + scan + b"\xff\xd9"
+
+
 PICTURES = {
     "small.png": png(3, 2),
     "widest.png": png(2000, 1),
     "one.gif": base64.b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"),
     "lossless.webp": base64.b64decode("UklGRhoAAABXRUJQVlA4TA0AAAAvAAAAEAcQERGIiP4HAA=="),
     "lossy.webp": base64.b64decode("UklGRiIAAABXRUJQVlA4IBYAAAAwAQCdASoBAAEADsD+JaQAA3AAAAAA"),
-    "one.jpg": base64.b64decode(
-        "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAP////////////////////////////////////////////////////////////////////////"
-        "//////////////wgALCAABAAEBAREA/8QAFBABAAAAAAAAAAAAAAAAAAAAAP/aAAgBAQABPxA="
-    ),
+    "one.jpg": jpeg(),
     "renamed.txt": png(1, 1),
     "cut.gif": b"GIF89a",
     "animated.png": png(1, 1, struct.pack(">I", 8) + b"acTL" + b"\0" * 12),
@@ -474,7 +484,7 @@ def edited_file(draw: st.DrawFn) -> tuple[str, list[dict[str, str]]]:
     return text, edits
 
 
-@settings(parent=BOUNDED, max_examples=200)
+@settings(parent=BOUNDED, max_examples=150)
 @given(case=edited_file())
 def test_edit_of_generated_files(oracle: Oracle, case: tuple[str, list[dict[str, str]]]):
     text, edits = case
@@ -503,7 +513,7 @@ FIND_FILES: Files = {
         {"pattern": "*.md", "path": "a.md"},
         *({"pattern": "*.md", "limit": limit} for limit in (0, 1, 3, 4, 2.9, -1)),
     ],
-    ids=lambda params: json.dumps(params),
+    ids=json.dumps,
 )
 def test_find(oracle: Oracle, params: dict[str, Any]):
     oracle.compare("find", params, FIND_FILES)
@@ -544,7 +554,7 @@ GREP_FILES: Files = {
         *({"pattern": "two", "path": path} for path in ("long.md", "zero.md", "none", "sub/b.md")),
         *({"pattern": "two", "path": "ignored"}, {"pattern": "two", "glob": "[", "path": "sub"}),
     ],
-    ids=lambda params: json.dumps(params),
+    ids=json.dumps,
 )
 def test_grep_of_one_file(oracle: Oracle, params: dict[str, Any]):
     oracle.compare("grep", params, GREP_FILES)
@@ -556,7 +566,7 @@ def test_grep_of_one_file(oracle: Oracle, params: dict[str, Any]):
         *({"pattern": "two"}, {"pattern": "two", "path": "sub"}, {"pattern": "two", "context": 1}),
         *({"pattern": "two", "glob": glob} for glob in ("*.md", "sub/*.md", "./sub/*", "!sub/*", "*.none")),
     ],
-    ids=lambda params: json.dumps(params),
+    ids=json.dumps,
 )
 def test_grep_of_several_files(oracle: Oracle, params: dict[str, Any]):
     pi, local = oracle.pi("grep", params, GREP_FILES), oracle.local("grep", params, GREP_FILES)
@@ -610,24 +620,23 @@ def test_grep_of_generated_files(oracle: Oracle, text: str, options: dict[str, A
             for text in (r"\xef\xbb\xbfbom", r"\xef\xbb", r"\xff\xfe", r"a\0b")
         ),
         *(
-            {"command": "(sleep 0.5; echo late) & echo now"},
+            {"command": "(sleep 2; echo late) & echo now"},
             {"command": "sleep 1 >/dev/null 2>&1 & echo now"},
         ),
         *({"command": "exec >&- 2>&-; sleep 0.2; exit 2"}, {"command": "nosuchcommand"}),
-        *({"command": "sleep 9", "timeout": 0.2}, {"command": "echo a; sleep 9", "timeout": 0.3}),
-        {"command": "seq 3000; sleep 9", "timeout": 0.5},
+        *({"command": "sleep 9", "timeout": 0.2}, {"command": "echo a; sleep 9", "timeout": 1}),
+        {"command": "seq 3000; sleep 9", "timeout": 1.5},
         *({"command": "true", "timeout": timeout} for timeout in (0, -1, 2_147_484, "2")),
     ],
-    ids=lambda params: json.dumps(params),
+    ids=json.dumps,
 )
 def test_bash(oracle: Oracle, params: dict[str, Any]):
     oracle.compare("bash", params, {})
 
 
 def test_bash_whose_background_process_writes_until_the_timeout(oracle: Oracle):
-    params = {"command": "(while :; do sleep 0.02; echo; done) & exit 4", "timeout": 0.4}
+    params = {"command": "(while :; do echo; done) & exit 4", "timeout": 2}
     pi, local = oracle.pi("bash", params, {}), oracle.local("bash", params, {})
-    assert local.result["isError"]
-    assert re.sub(r"after 0[.0-9]* seconds, but", "", local.text.strip()) == re.sub(
-        r"after 0[.0-9]* seconds, but", "", pi.text.strip()
-    )
+    status = [re.sub(r"after 0\.?\d? seconds, but", "", form.text.split("\n")[-1]) for form in (pi, local)]
+    assert status[0] == status[1]
+    assert status[0].startswith("Command timed out after 2 seconds. The shell exited with code 4")

@@ -14,6 +14,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from pi_project_memory.actors.ports import git as git_port
 from pi_project_memory.actors.ports.git import (
     OUTPUT_LIMIT,
     CommandGit,
@@ -275,7 +276,7 @@ async def test_a_repository_of_another_user_is_not_trusted(tmp_path: Path):
         ("exit 0", "git's answer was not understood"),
         ("echo /only/one", "git's answer was not understood"),
         ("echo relative; echo .git", "git's answer was not understood"),
-        (f"head -c {10 * OUTPUT_LIMIT} /dev/zero | tr '\\0' '/'", "git's answer was not understood"),
+        (f"echo /x; head -c {OUTPUT_LIMIT} /dev/zero | tr '\\0' '/'", "git's answer was not understood"),
         ("printf '/x\\n\\377' >&2; exit 2", "git failed with status 2: /x"),
     ],
 )
@@ -284,6 +285,15 @@ async def test_a_git_that_fails_or_babbles_leaves_the_directory_itself(
 ):
     git = CommandGit(program(tmp_path / "bin", body), time_limit=60)
     assert await root_of(tmp_path, git) == ProjectRoot(str(tmp_path), reason)
+
+
+@pytest.mark.req("PATH-1")
+def test_what_is_kept_of_an_output_is_bounded():
+    output = git_port._Output()
+    for _ in range(3):
+        output.pipe_data_received(1, b"x" * (OUTPUT_LIMIT - 1))
+    output.pipe_data_received(2, b"y")
+    assert output.pipes == {1: b"x" * OUTPUT_LIMIT, 2: b"y"}
 
 
 @pytest.mark.req("PATH-1")

@@ -596,6 +596,16 @@ def test_a_refusing_disk_is_told_with_a_remedy_and_leaves_no_reservation(
 
 
 @pytest.mark.req("PATH-5")
+def test_the_path_that_is_told_is_the_one_that_was_meant(agent: Path):
+    def link(source: str, target: str) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), source, None, target)
+
+    with pytest.raises(InitialisationError) as caught:
+        make(agent, ops=replace(REAL_DISK, link=link))
+    assert caught.value.path == str(namespace(agent, ROOTS[0]) / ".project-root")
+
+
+@pytest.mark.req("PATH-5")
 @pytest.mark.parametrize(("kind", "told"), [("file", "Not a directory"), ("dangling", "No such file")])
 def test_a_way_that_leads_nowhere_is_told(agent: Path, tmp_path: Path, kind: str, told: str):
     way = tmp_path / "way"

@@ -25,6 +25,7 @@ from pi_project_memory.actors.ports.publish import (
     publish_replace,
     publish_replace_async,
 )
+from pi_project_memory.actors.ports.worker import in_worker
 
 OLD, NEW = b"old\n" * 50, b"new content\n" * 5000
 
@@ -414,6 +415,33 @@ async def test_a_publish_that_began_completes_in_spite_of_cancellation(
         await attempt()
     assert (tmp_path / "scope.md").read_bytes() == (tmp_path / "task.md").read_bytes() == NEW
     assert names(tmp_path) == ["scope.md", "task.md"]
+
+
+@pytest.mark.req("PATH-7")
+async def test_a_cancelled_scope_waits_without_spinning(monkeypatch: pytest.MonkeyPatch):
+    go_on, waits = threading.Event(), [0]
+    real_wait = asyncio.wait
+
+    async def counted(*args: Any) -> Any:
+        waits[0] += 1
+        return await real_wait(*args)
+
+    monkeypatch.setattr(asyncio, "wait", counted)
+
+    async def release() -> None:
+        with anyio.CancelScope(shield=True):
+            while not waits[0]:
+                await asyncio.sleep(0)
+            scope.cancel()
+            for _ in range(100):
+                await asyncio.sleep(0)
+            go_on.set()
+
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as group:
+            group.start_soon(release)
+            assert await in_worker(go_on.wait, 10.0)
+    assert waits == [1]
 
 
 @pytest.mark.req("PATH-7")

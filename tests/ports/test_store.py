@@ -208,7 +208,8 @@ async def test_two_hundred_are_kept_and_bad_ones_do_not_count(root: Path, monkey
 async def test_the_header_window_is_65536_bytes(root: Path):
     def with_end_at(size: int) -> str:
         start, end = "---\nname: n\n#", "\n---"
-        return start + "x" * (size - len(start) - len(end)) + end
+        filling = size - len(start) - len(end)
+        return start + "日" * (filling // 3) + "x" * (filling % 3) + end
 
     put(root / "fits.md", with_end_at(65_536))
     put(root / "over.md", with_end_at(65_537))
@@ -301,6 +302,7 @@ async def test_only_regular_files_are_opened(root: Path, opened: list[str]):
         server.bind(os.path.relpath(root / "socket.md"))
         assert await scanned(root) == ["a.md"]
         assert set(await DiskStore(root).snapshot()) == {"a.md"}
+        assert set(await store_at(root, FAR_NS).snapshot()) == {"a.md"}
         assert set(opened) == {"a.md"}
         for name in ("fifo.md", "device.md", "link.md", "socket.md"):
             with pytest.raises(UnsafeFileError, match="is not a regular file"):

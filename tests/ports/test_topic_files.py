@@ -204,3 +204,14 @@ def test_directories_and_entries_are_bounded_and_the_nearest_come_first(
     assert ([found.path for found in walk.topics], walk.complete) == (["link-target/t.md"], False)
     monkeypatch.setattr(topic_files, "MOST_ENTRIES", 3)
     assert not walk_topics(root).complete
+
+
+@pytest.mark.req("IDX-5")
+def test_reserved_directories_cost_nothing(root: Path, monkeypatch: pytest.MonkeyPatch):
+    put(root / "sub" / "a.md")
+    for name in (".git", "agents", "skills", "node_modules"):
+        put(root / name / "deep" / "b.md")
+        put(root / "sub" / name / "deep" / "b.md")
+    monkeypatch.setattr(topic_files, "MOST_DIRECTORIES", 2)
+    walk = walk_topics(root)
+    assert ([found.path for found in walk.topics], walk.complete) == (["sub/a.md"], True)

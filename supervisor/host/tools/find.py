@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import floor
 from typing import Any
 
 from pi_project_memory.supervisor.host.tools.base import ToolContext, ToolError, ToolResult
@@ -11,6 +10,7 @@ from pi_project_memory.supervisor.host.tools.paths import resolve
 from pi_project_memory.supervisor.host.tools.truncation import (
     MAX_BYTES,
     UNLIMITED_LINES,
+    at_least_one,
     format_size,
     truncate_head,
 )
@@ -24,7 +24,7 @@ async def execute(params: Mapping[str, Any], ctx: ToolContext) -> ToolResult:
     Raises ToolError when `path` does not exist or the pattern is malformed.
     """
     root = resolve(params.get("path") or ".", ctx.cwd)
-    limit = max(1, floor(params.get("limit", DEFAULT_LIMIT)))
+    limit = at_least_one(params.get("limit", DEFAULT_LIMIT))
     if not await ctx.ops.exists(root):
         raise ToolError(f"Path not found: {root}")
     # One more than shown tells "exactly as many" from "more".

@@ -24,6 +24,7 @@ from pi_project_memory.supervisor.host.tools.truncation import (
     MAX_BYTES,
     MAX_GREP_UNITS,
     UNLIMITED_LINES,
+    at_least_one,
     byte_len,
     format_size,
     truncate_head,
@@ -47,7 +48,7 @@ async def execute(params: Mapping[str, Any], ctx: ToolContext) -> ToolResult:
     except OSError as error:
         raise ToolError(f"Path not found: {root}") from error
     context = min(floor(params.get("context", 0)), UNLIMITED_LINES)
-    matches = Matches(in_directory, max(0, context), max(1, floor(params.get("limit", DEFAULT_LIMIT))))
+    matches = Matches(in_directory, max(0, context), at_least_one(params.get("limit", DEFAULT_LIMIT)))
     target = "." if in_directory else str(root)
     command = [_ripgrep(), *_options(params, matches.context), "--", params["pattern"], target]
     try:

@@ -24,12 +24,18 @@ def matching_paths(pattern: str, root: Path, limit: int, stopped: Callable[[], b
     that is no readable directory has nothing. Raises ToolError for a malformed pattern; ends early once
     `stopped` says so.
     """
-    pattern = re.sub(r"^(?:\./)+", "", pattern)
     try:
-        expression = compile_glob(pattern, ignore_case=pattern == pattern.lower())
+        matches = _matcher(re.sub(r"^(?:\./)+", "", pattern), str(root).rstrip("/"))
     except GlobError as error:
         raise ToolError(f"Nothing was searched: {error}.") from error
-    place = str(root).rstrip("/")
+    inside = in_repository(root)
+    walk = _Walk(inside, stopped)
+    paths = walk.below(root, "", scopes_above(root, with_repositories=inside))
+    return [_printable(path) for path in islice(filter(matches, paths), limit)]
+
+
+def _matcher(pattern: str, place: str) -> Callable[[str], bool]:
+    expression = compile_glob(pattern, ignore_case=pattern == pattern.lower())
 
     def matches(path: str) -> bool:
         bare = path.removesuffix("/")
@@ -39,10 +45,7 @@ def matching_paths(pattern: str, root: Path, limit: int, stopped: Callable[[], b
             bare = f"{place}/{bare}"
         return expression.fullmatch(bare) is not None
 
-    inside = in_repository(root)
-    walk = _Walk(inside, stopped)
-    paths = walk.below(root, "", scopes_above(root, with_repositories=inside))
-    return [_printable(path) for path in islice(filter(matches, paths), limit)]
+    return matches
 
 
 def _printable(path: str) -> str:

@@ -39,10 +39,10 @@ async def pipe() -> AsyncIterator[tuple[asyncio.StreamReader, FileIO]]:
     """Open a pipe: a reader, and the end for a child, which this process closes once the child has it."""
     read_end, write_end = os.pipe()
     reader = asyncio.StreamReader()
-    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reader), FileIO(read_end)
-    )
     with FileIO(write_end, "w") as writer:
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), FileIO(read_end)
+        )
         try:
             yield reader, writer
         finally:

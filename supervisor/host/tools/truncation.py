@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from math import floor
 from typing import Any, Literal
 
 from pi_project_memory.actors.core.jstext import utf16_len, utf16_prefix
@@ -52,6 +53,11 @@ class Truncation:
             "maxLines": self.max_lines,
             "maxBytes": self.max_bytes,
         }
+
+
+def at_least_one(limit: float) -> int:
+    """Return a limit from a tool's arguments as a whole number that can be counted up to."""
+    return max(1, floor(min(limit, UNLIMITED_LINES)))
 
 
 def encode(text: str) -> bytes:

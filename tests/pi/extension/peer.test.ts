@@ -108,7 +108,7 @@ test("requests are answered with results, or with the error of their handler", a
 test("frames that cannot be read get an error and end nothing", async () => {
   const { peer, sent, hear } = conversation({ requests: { good: () => 1 } });
   hear("garbage", "[1]", "1", '{"a":1}', '{"id":{},"method":"good"}', '{"method":"unknown"}', '{"id":1.5,"method":"good"}');
-  peer.receive(Buffer.from([0x7b, 0xff, 0x7d, 0x0a]));
+  peer.receive(Buffer.from('{"id":1,"method":"\xff"}\n', "latin1"));
   hear({ id: "x", method: "good" });
   await settle();
   const codes = [-32700, -32600, -32600, -32600, -32600, -32601, -32600, -32700];

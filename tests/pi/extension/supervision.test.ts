@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, afterEach, beforeEach, mock, test } from "node:test";
@@ -49,14 +49,15 @@ const isAlive = (pid: number): boolean => {
   }
 };
 const started = (count: number) => until(() => startedPids().length >= count, `start ${count}`);
-const leftovers = (): string[] => process.getActiveResourcesInfo().filter((kind) => /Process|Timeout/.test(kind));
+const leftovers = (kinds: RegExp): string[] => process.getActiveResourcesInfo().filter((kind) => kinds.test(kind));
 const ask = (supervision: Supervision, method = "echo", boundMs = 1_000) => supervision.request(method, {}, { boundMs });
 
 beforeEach(() => writeFileSync(starts, ""));
 afterEach(async () => {
   mock.timers.reset();
+  assert.deepEqual(leftovers(/Timeout/), []);
   await until(() => !startedPids().some(isAlive), "the children to end");
-  await until(() => leftovers().length === 0, "nothing of the service to be left");
+  await until(() => leftovers(/Process/).length === 0, "nothing of the service to be left");
 });
 after(() => rmSync(folder, { recursive: true }));
 
@@ -136,14 +137,19 @@ test("each outage is told, and the fourth ends memory for the session", async ()
 
 test("another protocol version is told in the service's words and not tried again", async () => {
   const text = "this service speaks protocol version 2, the host 1";
-  const { supervision, warnings } = supervise(`onFrame(({ id, method }) => {
+  const refusal = `onFrame(({ id, method }) => {
     if (method === "initialize") send({ id, error: { code: -32001, message: ${JSON.stringify(text)} } });
-  });`);
+  });`;
+  const { supervision, warnings } = supervise(refusal);
   supervision.start();
   await until(() => warnings.length > 0, "a warning");
   await supervision.shutdown("quit");
   assert.deepEqual([warnings.length, startedPids().length], [1, 1]);
   assert.ok(warnings[0]!.includes(text));
+  const hasty = supervise(refusal);
+  hasty.supervision.start();
+  await hasty.supervision.shutdown("quit");
+  assert.deepEqual(hasty.warnings, warnings);
 });
 
 test("an answer with another version names both, and one that does not fit is refused", async () => {
@@ -162,7 +168,10 @@ test("an answer with another version names both, and one that does not fit is re
 
 test("no handshake within 5 s: ended with SIGKILL if need be, and only then replaced", async () => {
   mock.timers.enable({ apis: ["setTimeout"] });
-  const stubborn = 'process.on("SIGTERM", () => {}); process.stdin.resume(); setInterval(() => {}, 1000);';
+  const asks = join(folder, "asked-to-end");
+  const stubborn = `process.on("SIGTERM", () => require("node:fs").writeFileSync(${JSON.stringify(asks)}, ""));
+    process.stdin.on("end", () => require("node:fs").writeFileSync(${JSON.stringify(`${asks}-first`)}, "")).resume();
+    setInterval(() => {}, 1000);`;
   const { supervision, warnings, handshakes } = supervise(`if (run === 1) { ${stubborn} } else { ${WELL} }`);
   supervision.start();
   await started(1);
@@ -171,11 +180,11 @@ test("no handshake within 5 s: ended with SIGKILL if need be, and only then repl
   mock.timers.tick(5_000);
   await assert.rejects(asked, /did not answer the handshake within 5 s/);
   await assert.rejects(ask(supervision), /did not answer the handshake within 5 s/);
-  for (const grace of [1_500, 1_500]) {
-    await settle();
+  for (const sign of [`${asks}-first`, asks]) {
+    await until(() => existsSync(sign), "the service to be asked to end");
     assert.ok(isAlive(first));
     assert.equal(handshakes.length, 1);
-    mock.timers.tick(grace);
+    mock.timers.tick(1_500);
   }
   await until(() => handshakes.length === 2, "the replacement");
   assert.equal(isAlive(first), false);
@@ -211,7 +220,15 @@ test("a service that stops answering is replaced after 5 s of silence, one that 
   await ask(supervision, "heard");
   mock.timers.tick(60_000);
   await settle();
-  assert.equal(handshakes.length, 2);
+  await supervision.shutdown("quit");
+  assert.deepEqual([handshakes.length, warnings.length], [2, 1]);
+});
+
+test("an overdue answer leaves no timer behind", async () => {
+  const { supervision } = supervise(WELL);
+  supervision.start();
+  await ask(supervision);
+  await assert.rejects(ask(supervision, "lost", 1), /no answer to lost/);
   await supervision.shutdown("quit");
 });
 
@@ -224,6 +241,22 @@ test("a service that closes its output but lives on is ended and replaced", asyn
   assert.equal(await ask(supervision), "echo");
   await supervision.shutdown("quit");
   assert.match(warnings.join("|"), /^[^|]*the service closed its output\. It is being started again[^|]*$/);
+});
+
+test("a service that closes its input is found out by the next write", async () => {
+  const { supervision, warnings, handshakes } = supervise(`if (run > 1) { ${WELL} } else {
+    const line = Buffer.alloc(4096);
+    require("node:fs").readSync(0, line);
+    require("node:fs").closeSync(0);
+    send({ id: 1, result: hello });
+    setInterval(() => {}, 1000);
+  }`);
+  supervision.start();
+  await until(() => supervision.toolResultEvents.length > 0, "the handshake");
+  await assert.rejects(ask(supervision, "echo", 60_000), /does not read its input \(write EPIPE\)/);
+  await until(() => handshakes.length === 2, "the replacement");
+  await supervision.shutdown("quit");
+  assert.match(warnings.join("|"), /^[^|]*does not read its input \(write EPIPE\)[^|]*$/);
 });
 
 test("a shutdown ends the waits of the session's events, and lets the service finish", async () => {
@@ -278,6 +311,7 @@ test("an end of the session ends a restart under way", async () => {
 });
 
 test("what a dead service left in its process group goes with it, and pipes held elsewhere keep nothing alive", async () => {
+  mock.timers.enable({ apis: ["setTimeout"] });
   const pids = join(folder, "children");
   writeFileSync(pids, "");
   const spawnChild = (options: string) =>
@@ -285,9 +319,15 @@ test("what a dead service left in its process group goes with it, and pipes held
   const { supervision } = supervise(`${spawnChild('{ stdio: "inherit" }')} ${spawnChild('{ stdio: "inherit", detached: true }')} ${WELL}`);
   supervision.start();
   await ask(supervision);
-  await supervision.shutdown("quit");
   const [inGroup, escaped] = readFileSync(pids, "utf8").split("\n").map(Number) as [number, number];
+  let ended = false;
+  void supervision.shutdown("quit").then(() => {
+    ended = true;
+  });
   await until(() => !isAlive(inGroup), "the child in the group to end");
+  await settle();
+  mock.timers.tick(500);
+  await until(() => ended, "the shutdown to end");
   assert.ok(isAlive(escaped));
   process.kill(escaped, "SIGKILL");
 });

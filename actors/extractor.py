@@ -1,0 +1,294 @@
+"""ExtractorActor: reads what was said and keeps what is worth keeping, beside the session (EXT-1 to EXT-8).
+
+`core/cursor.py` decides when a run begins and where the cursor goes; this actor performs its effects. A run
+is a job with a number; what an older job says is not heard.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import assert_never
+
+import anyio
+
+from pi_project_memory.actors.actor import Actor
+from pi_project_memory.actors.core.config import Config, ThinkingLevel
+from pi_project_memory.actors.core.cursor import (
+    Abort,
+    AnswerWaiters,
+    ArmIdle,
+    Asked,
+    Begin,
+    BranchMoved,
+    Cause,
+    CursorState,
+    DisarmIdle,
+    Effect,
+    Ended,
+    Event,
+    IdleElapsed,
+    Invalidated,
+    KeepCursor,
+    Policy,
+    Settled,
+    decide,
+)
+from pi_project_memory.actors.extraction import Extraction, Standing
+from pi_project_memory.actors.mailbox import Mailbox, MailboxClosedError, Reply
+from pi_project_memory.actors.messages import (
+    Activity,
+    BranchChanged,
+    ExtractionDone,
+    ExtractionEnded,
+    ExtractionTurn,
+    ExtractionWanted,
+    ExtractorMessage,
+    ExtractorStatus,
+    ExtractorStatusWanted,
+    IdleTimeUp,
+    Reconfigured,
+    TurnsSettled,
+)
+from pi_project_memory.actors.ports.host import HistoryHead, HostError, JsonObject
+from pi_project_memory.actors.ports.trace import Trace
+from pi_project_memory.actors.scopes import AbortedError, AbortScope, Generations
+from pi_project_memory.actors.subagent.aftermath import Aftermath
+from pi_project_memory.actors.subagent.attempt import Attempt, attempt
+
+CURSOR_TYPE = "project-memory-cursor"
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    number: int
+    cause: Cause
+    scope: AbortScope
+    since: float
+
+
+class ExtractorActor(Actor[ExtractorMessage]):
+    """Owns the cursor and the one extraction that may be under way."""
+
+    name = "extractor"
+
+    def __init__(
+        self,
+        mailbox: Mailbox[ExtractorMessage],
+        generations: Generations,
+        trace: Trace,
+        *,
+        extraction: Extraction,
+        aftermath: Aftermath,
+        config: Config,
+        head: HistoryHead,
+    ) -> None:
+        super().__init__(mailbox, generations, trace)
+        self._extraction = extraction
+        self._aftermath = aftermath
+        self._config = config
+        self._head = head
+        self._level: ThinkingLevel | None = None
+        self._state = CursorState()
+        self._numbers = itertools.count(1)
+        self._job: _Job | None = None
+        self._turn = 0
+        self._timer: AbortScope | None = None
+        self._timer_number = 0
+        self._waiters: list[Reply[ExtractionDone]] = []
+        self._last: Attempt | None = None
+        self._last_cause: Cause | None = None
+        self._through = ""
+
+    async def rebuild(self) -> None:
+        """Find the branch's cursor; a branch that cannot be read counts as unprocessed."""
+        self._state = CursorState(cursor=await self._kept_cursor(), end=self._head.length)
+
+    async def handle(self, message: ExtractorMessage) -> None:
+        """Act on one message."""
+        match message:
+            case TurnsSettled():
+                self._follow(message.head, message.session_level)
+                await self._step(Settled(message.head.length, message.turns))
+            case ExtractionWanted():
+                self._follow(message.head, message.session_level)
+                self._waiters.append(message.reply)
+                await self._step(Asked(message.cause, message.head.length))
+            case IdleTimeUp():
+                if message.timer == self._timer_number and self._timer is not None:
+                    await self._step(IdleElapsed())
+            case ExtractionTurn():
+                if self._job is not None and self._job.number == message.job:
+                    self._turn = message.turn
+            case ExtractionEnded():
+                await self._finish(message)
+            case BranchChanged():
+                await self._change_branch(message)
+            case Reconfigured():
+                self._config = message.config
+                await self._step(Invalidated())
+            case ExtractorStatusWanted():
+                message.reply.send(self._status())
+            case _:
+                assert_never(message)
+
+    def dropped(self, message: ExtractorMessage) -> None:
+        """Forget a job of an older generation."""
+        if isinstance(message, ExtractionEnded) and self._job and self._job.number == message.job:
+            self._job = None
+
+    def abandon(self, error: Exception) -> None:
+        """Tell whoever waits for an extraction that none will end."""
+        for waiter in self._waiters:
+            waiter.fail(error)
+        self._waiters.clear()
+
+    @property
+    def _policy(self) -> Policy:
+        extraction = self._config.extraction
+        return Policy(extraction.enabled, extraction.every_n_turns, extraction.idle_flush_seconds)
+
+    def _follow(self, head: HistoryHead, level: ThinkingLevel | None) -> None:
+        self._head = head
+        self._level = level
+
+    async def _step(self, event: Event) -> None:
+        """Let the machine decide, and perform its effects in order."""
+        self._state, effects = decide(self._state, event, self._policy)
+        for effect in effects:
+            await self._perform(effect)
+
+    async def _perform(self, effect: Effect) -> None:
+        match effect:
+            case Begin():
+                self._begin(effect)
+            case Abort(reason):
+                self._abort(reason)
+            case KeepCursor():
+                await self._keep_cursor()
+            case ArmIdle(seconds):
+                self._arm(seconds)
+            case DisarmIdle():
+                self._disarm()
+            case AnswerWaiters(how):
+                self._answer_waiters(ExtractionDone(how, self._last if how else None))
+            case _:
+                assert_never(effect)
+
+    def _begin(self, begin: Begin) -> None:
+        number = next(self._numbers)
+        scope = self.generations.scope.child(f"extraction {number}")
+        self._job = _Job(number, begin.cause, scope, anyio.current_time())
+        self._turn, self._last_cause = 0, begin.cause
+        self.trace.event(
+            "extraction_begun",
+            actor=self.name,
+            job=number,
+            cause=begin.cause,
+            entries=begin.stop - begin.start,
+        )
+        self.start_job(partial(self._run, self._job, begin, self.generations.current))
+
+    async def _run(self, job: _Job, begin: Begin, generation: int) -> None:
+        through = ""
+
+        def check() -> None:
+            job.scope.check()
+            if not self.generations.is_current(generation):
+                raise AbortedError("a new generation began")
+
+        async def work() -> Attempt:
+            nonlocal through
+            standing = Standing(
+                check,
+                lambda turn: self._tell(ExtractionTurn(generation, job.number, turn)),
+                self._aftermath.on_touch,
+            )
+            result, through = await self._extraction.run(
+                begin, self._head, self._config, self._level, standing
+            )
+            return result
+
+        outcome = await attempt(job.scope, work)
+        self._tell(ExtractionEnded(generation, job.number, outcome, through))
+
+    def _tell(self, message: ExtractorMessage) -> None:
+        with suppress(MailboxClosedError):
+            self.mailbox.tell(message)
+
+    async def _finish(self, ended: ExtractionEnded) -> None:
+        if self._job is None or self._job.number != ended.job:
+            self.trace.event("stale_dropped", actor=self.name, message="ExtractionEnded", job=ended.job)
+            return
+        self._job, self._last, self._through = None, ended.attempt, ended.through
+        await self._aftermath.follow(ended.attempt)
+        await self._step(Ended(ended.attempt.ending))
+
+    async def _change_branch(self, message: BranchChanged) -> None:
+        self._head = message.head
+        if message.moved:
+            await self._step(BranchMoved(await self._kept_cursor(), message.head.length))
+
+    async def _kept_cursor(self) -> int:
+        """Return how many entries of the branch lie before its newest cursor."""
+        if not self._head.length:
+            return 0
+        try:
+            entries = await self._extraction.workshop.host.read_history(
+                self._head.handle, 0, self._head.length
+            )
+        except HostError as error:
+            self.trace.event("branch_unread", actor=self.name, error=str(error))
+            return 0
+        return find_cursor(entries)
+
+    async def _keep_cursor(self) -> None:
+        try:
+            await self._extraction.workshop.host.append_entry(CURSOR_TYPE, {"through": self._through})
+        except HostError as error:
+            self.trace.event("host_refused", actor=self.name, error=str(error))
+
+    def _abort(self, reason: str) -> None:
+        if self._job is not None:
+            self._job.scope.abort(reason)
+            self._job = None
+
+    def _arm(self, seconds: float) -> None:
+        self._disarm()
+        self._timer_number += 1
+        self._timer = self.generations.scope.child(f"idle timer {self._timer_number}")
+        self.start_job(partial(self._wait_idle, self._timer, self._timer_number, seconds))
+
+    async def _wait_idle(self, scope: AbortScope, number: int, seconds: float) -> None:
+        generation = self.generations.current
+        with suppress(AbortedError), scope.guard():
+            await anyio.sleep(seconds)
+            self._tell(IdleTimeUp(generation, number))
+        scope.close()
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.abort("the idle timer is stopped")
+            self._timer = None
+
+    def _answer_waiters(self, done: ExtractionDone) -> None:
+        for waiter in self._waiters:
+            waiter.send(done)
+        self._waiters.clear()
+
+    def _status(self) -> ExtractorStatus:
+        job = self._job
+        activity = Activity(self._turn, self._config.extraction.max_turns, job.since) if job else None
+        return ExtractorStatus(activity, self._state.end - self._state.cursor, self._last_cause, self._last)
+
+
+def find_cursor(entries: Sequence[JsonObject]) -> int:
+    """Return how many entries the newest cursor on a branch has dealt with; 0 without one (EXT-2)."""
+    for entry in reversed(entries):
+        match entry:
+            case {"type": "custom", "customType": "project-memory-cursor", "data": {"through": str(through)}}:
+                return next((i + 1 for i, other in enumerate(entries) if other.get("id") == through), 0)
+    return 0

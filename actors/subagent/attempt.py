@@ -1,0 +1,45 @@
+"""One attempt at a background run: the model, the lock, the run, and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from pi_project_memory.actors.core.cursor import Ending
+from pi_project_memory.actors.ports.host import HostError
+from pi_project_memory.actors.roles import RoleUnavailableError
+from pi_project_memory.actors.scopes import AbortedError, AbortScope
+from pi_project_memory.actors.subagent.guarded_files import StorageFailedError
+from pi_project_memory.actors.subagent.run import LockLostError, Report
+
+FAILURES = (RoleUnavailableError, HostError, StorageFailedError, LockLostError, OSError)
+"""What ends a run as an exception; anything else is a fault of ours and fails the actor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """How an attempt ended, what it reported, and a note that says why it ended so."""
+
+    ending: Ending
+    report: Report | None = None
+    note: str = ""
+
+    @property
+    def problem(self) -> str:
+        """What the user should hear of, or ""."""
+        if self.ending == "raised":
+            return self.note
+        return self.report.result.error if self.report is not None else ""
+
+
+async def attempt(scope: AbortScope, work: Callable[[], Awaitable[Attempt]]) -> Attempt:
+    """Do `work` inside `scope`, and turn whatever ends it early into an attempt that says so."""
+    try:
+        with scope.guard():
+            return await work()
+    except AbortedError as error:
+        return Attempt("aborted", note=str(error))
+    except FAILURES as error:
+        return Attempt("raised", note=str(error) or type(error).__name__)
+    finally:
+        scope.close()

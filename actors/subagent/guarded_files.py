@@ -1,0 +1,185 @@
+"""The file effects of a background run: each is checked and done in one step (SUB-2 to SUB-5)."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pi_project_memory.actors.core.snapshots import Fingerprint
+from pi_project_memory.actors.ports.private_dirs import make_private
+from pi_project_memory.actors.ports.publish import REAL_DISK, DiskOps, publish_new, publish_replace
+from pi_project_memory.actors.ports.tools import OperationRefusedError
+from pi_project_memory.actors.ports.topic_files import fingerprint
+from pi_project_memory.actors.ports.worker import in_worker
+from pi_project_memory.actors.subagent.baseline import Baselines, SeenFile, count_lines
+from pi_project_memory.actors.subagent.changes import ChangeLog
+from pi_project_memory.actors.subagent.path_policy import ReadRoots, resolve_read, resolve_write
+from pi_project_memory.actors.subagent.real_paths import real_path
+from pi_project_memory.actors.subagent.refusal import Refusal
+
+MOST_BYTES = 16 * 1024 * 1024
+"""A larger file is not handed through to a tool, which would show a small part of it anyway."""
+
+_STORAGE_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES, errno.EPERM})
+
+
+class StorageFailedError(Exception):
+    """The memory cannot be written: the run has to end, the text says why."""
+
+
+@dataclass(slots=True)
+class RunFiles:
+    """What the calls of one run share: where they may go, what they have seen, what they have changed.
+
+    `check` is called before every effect and raises when the run has lost its right to one (SUB-5);
+    `on_touch` hears of every memory file right before it is changed.
+    """
+
+    cwd: Path
+    memory_root: Path
+    roots: ReadRoots
+    check: Callable[[], None]
+    on_touch: Callable[[str], None]
+    ops: DiskOps = REAL_DISK
+    baselines: Baselines = field(default_factory=Baselines)
+    changes: ChangeLog = field(default_factory=ChangeLog)
+    failure: StorageFailedError | None = None
+
+    def relative(self, path: Path) -> str:
+        """Return a real path inside the memory root as topics are named."""
+        return path.relative_to(real_path(self.memory_root)).as_posix()
+
+
+@dataclass(slots=True)
+class GuardedFiles:
+    """The `FileOps` of one tool call; remembers what the call has read."""
+
+    run: RunFiles
+    seen: list[SeenFile] = field(default_factory=list)
+
+    async def read_file(self, path: Path) -> bytes:
+        """Return a file inside the read roots."""
+        self.run.check()
+        data, seen = await in_worker(self._read, path)
+        self.seen.append(seen)
+        return data
+
+    async def access(self, path: Path, *, write: bool = False) -> None:
+        """Refuse what may not be read, or written."""
+        self.run.check()
+        await in_worker(self._check_access, path, write)
+
+    async def write_file(self, path: Path, data: bytes) -> None:
+        """Publish a memory file that is new, or known to the run as it is on disk now."""
+        self.run.check()
+        self.run.on_touch(self.run.relative(await in_worker(self._writable, path)))
+        await in_worker(self._write, path, data)
+
+    async def mkdir(self, path: Path) -> None:
+        """Make a directory inside the memory root; others are left to the write that follows to refuse."""
+        self.run.check()
+        await in_worker(self._make_directory, path)
+
+    async def exists(self, path: Path) -> bool:
+        """Tell whether a readable path leads to something."""
+        self.run.check()
+        return await in_worker(lambda: self._readable(path).exists())
+
+    async def is_directory(self, path: Path) -> bool:
+        """Tell whether a readable path is a directory."""
+        self.run.check()
+        return await in_worker(lambda: stat.S_ISDIR(self._readable(path).stat().st_mode))
+
+    def _readable(self, path: Path) -> Path:
+        return _granted(resolve_read(str(path), self.run.cwd, self.run.roots))
+
+    def _writable(self, path: Path) -> Path:
+        return _granted(resolve_write(str(path), self.run.cwd, self.run.memory_root))
+
+    def _read(self, path: Path) -> tuple[bytes, SeenFile]:
+        target = self._readable(path)
+        descriptor = os.open(target, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            if stat.S_ISDIR(status.st_mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
+            if not stat.S_ISREG(status.st_mode):
+                raise OperationRefusedError(f"Refused: {target} is no regular file. Read another one.")
+            if status.st_size > MOST_BYTES:
+                raise OperationRefusedError(
+                    f"Refused: {target} has {status.st_size} bytes. Look at parts of it with head, tail or grep."
+                )
+            if self._readable(path) != target or not os.path.samestat(os.lstat(target), status):
+                raise OperationRefusedError(f"Refused: {target} was replaced while it was opened. Try again.")
+            data = file.read(MOST_BYTES)
+        return data, SeenFile(target, fingerprint(status), count_lines(data))
+
+    def _check_access(self, path: Path, write: bool) -> None:  # noqa: FBT001 - worker arguments are positional
+        if not write:
+            with open(self._readable(path), "rb", opener=_nonblocking):
+                return
+        target = self._writable(path)
+        target.stat()
+        self.require_known(target)
+
+    def require_known(self, target: Path) -> Fingerprint:
+        """Return the version on disk, if the run knows it whole (SUB-4)."""
+        version = fingerprint(target.stat())
+        known = self.run.baselines.of(target)
+        if known is None:
+            raise OperationRefusedError(
+                f"Refused: {target} exists and this run has not read it whole. "
+                "Read it without offset and limit first, then repeat the change on what you see."
+            )
+        if known != version:
+            self.run.baselines.forget(target)
+            raise OperationRefusedError(
+                f"Refused: {target} has changed since this run read it. "
+                "Read it again, then repeat the change on what you see."
+            )
+        return version
+
+    def _write(self, path: Path, data: bytes) -> None:
+        target = self._writable(path)
+        try:
+            created = self._publish(target, data)
+        except OSError as error:
+            if error.errno in _STORAGE_ERRORS:
+                self.run.failure = StorageFailedError(f"{target} cannot be written: {error.strerror}")
+            raise
+        self.run.baselines.know(target, fingerprint(target.stat()))
+        self.run.changes.note(self.run.relative(target), "created" if created else "updated")
+
+    def _publish(self, target: Path, data: bytes) -> bool:
+        """Write the file; return whether it is new."""
+        if target.exists():
+            self.require_known(target)
+            publish_replace(str(target), data, self.run.ops)
+            return False
+        make_private(str(target.parent), self.run.ops)
+        try:
+            publish_new(str(target), data, self.run.ops)
+        except FileExistsError:
+            raise OperationRefusedError(
+                f"Refused: {target} was created by somebody else meanwhile. Read it, then edit it."
+            ) from None
+        return True
+
+    def _make_directory(self, path: Path) -> None:
+        probe = path / "topic.md"
+        if not isinstance(resolve_write(str(probe), self.run.cwd, self.run.memory_root), Refusal):
+            make_private(str(self._writable(probe).parent), self.run.ops)
+
+
+def _granted(answer: Path | Refusal) -> Path:
+    if isinstance(answer, Refusal):
+        raise OperationRefusedError(str(answer))
+    return answer
+
+
+def _nonblocking(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -2,8 +2,8 @@
 
 A mailbox has many tellers and one reader. A message says by its class what a full mailbox may do with
 it: an ordinary one is refused to its teller, a mergeable one is folded into the one of its kind and
-generation that already waits, and an essential one is accepted in any case. A merge never carries a message
-past an ordinary one, and of those there are no more than the capacity; essential messages are mergeable, or
+generation that already waits, and an essential one is accepted in any case. Mergeable messages may pass one
+another, but none passes a message that merges with nothing; of those there are no more than the capacity, or
 their number is bounded by the reader's own jobs, so the mailbox stays bounded all the same. A request left
 over when the mailbox closes is answered with a typed error.
 """
@@ -169,13 +169,13 @@ class Mailbox(Generic[M]):
             self._queue.popleft().undelivered(MailboxClosedError(self._closed or reason))
 
     def _merge(self, newer: M) -> bool:
-        """Fold `newer` into its like, but never past an ordinary message that was told before it."""
+        """Fold `newer` into the newest of its kind, but never past a message that merges with nothing."""
         for position, waiting in reversed(list(enumerate(self._queue))):
             if type(waiting) is type(newer) and waiting.generation == newer.generation:
                 merged = waiting.merged_with(newer)
                 if merged is not None:
                     self._queue[position] = merged
-                    return True
-            if not waiting.essential:
+                return merged is not None
+            if type(waiting).merged_with is Message.merged_with:
                 return False
         return False

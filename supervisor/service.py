@@ -72,10 +72,13 @@ COMMAND_WAIT = 5.0
 MAINTENANCE_WAIT = 60.0
 """Seconds that compaction and shutdown wait for an extraction (EXT-4, LIFE-5)."""
 
+NOTICE_WAIT = 0.1
+"""Seconds beyond the recall that a request waits for a notice of outside changes."""
+
 TOOL_RESULT_WAIT = 0.8
 """Seconds that a tool's result of the main agent is held back."""
 
-_ANSWER_MARGIN = 0.2
+_ANSWER_MARGIN = 0.3
 """Seconds left for an answer to reach a host that has named its own bound."""
 
 
@@ -97,7 +100,7 @@ class MemoryService:
         self._level: ThinkingLevel | None = None
         self._cwd = "/"
         self._unheard_turns = 0
-        self._closing = False
+        self._close_asked = anyio.Event()
         self._closed = anyio.Event()
 
     async def initialize(self, start: Initialize, log_file: str | None = None) -> Initialized:
@@ -127,16 +130,26 @@ class MemoryService:
             self._tell(memory.prefetch, self._submitted(memory, event.prompt, recall))
         else:
             recall.send(None)
+        try:
+            return await self._start_answer(memory, recall, until)
+        finally:
+            recall.abandon()
+
+    async def _start_answer(
+        self, memory: Memory, recall: Reply[HiddenMessage | None], until: float
+    ) -> AgentStartAnswer:
+        """Collect what the run begins with until the time `until` of the event loop's clock."""
         number = memory.generations.current
-        changes: Awaitable[HiddenMessage | None] = memory.index.ask(
-            lambda reply: ChangesWanted(number, reply), until - anyio.current_time()
-        )
-        notice = await answer_or_none(changes)
         loaded: Awaitable[Section] = memory.index.ask(
             lambda reply: SectionWanted(number, reply), until - anyio.current_time()
         )
         section = await answer_or_none(loaded)
         message = await answer_or_none(recall.wait(until - anyio.current_time()))
+        # Asked last and from memory that is at hand: a notice that was taken is told, or lost for good.
+        changes: Awaitable[HiddenMessage | None] = memory.index.ask(
+            lambda reply: ChangesWanted(number, reply), NOTICE_WAIT
+        )
+        notice = await answer_or_none(changes)
         return AgentStartAnswer(
             section=PromptSection(SECTION_NAME, section.text) if section else None,
             message=joined(notice, message),
@@ -223,10 +236,10 @@ class MemoryService:
 
     async def _close(self, reason: str) -> None:
         """Close once, whoever asks and whatever becomes of the asker; every asker sees it done."""
-        if self._closing:
+        if self._close_asked.is_set():
             await self._closed.wait()
             return
-        self._closing = True
+        self._close_asked.set()
         with anyio.CancelScope(shield=True):
             await self._stop(reason)
         self._closed.set()
@@ -240,7 +253,7 @@ class MemoryService:
 
     async def _prepare(self, start: Initialize) -> None:
         outcome = await prepare(start, self._environment)
-        if self._closing:
+        if self._close_asked.is_set():
             return
         match outcome:
             case Off(state, reason):
@@ -250,6 +263,9 @@ class MemoryService:
             case Prepared():
                 memory = Memory(start, outcome, self._host, self._environment, self._give_up)
                 await memory.start(self._group)
+                if self._close_asked.is_set():
+                    await memory.stop("the session has ended")
+                    return
                 self._memory = memory
                 self._tell_unheard(memory)
         self._set_up.set()

@@ -37,7 +37,7 @@ class ChildSpec:
     mailbox: Mailbox[Any]
     factory: Callable[[Mailbox[Any]], Actor[Any]]
     intensity: RestartIntensity = field(default_factory=RestartIntensity)
-    shutdown: float = 2.0
+    shutdown: float = 0.8
 
 
 CANCEL_BOUND = 0.5

@@ -43,6 +43,21 @@ class Count(Tally):
 
 
 @dataclass(frozen=True, slots=True)
+class Chapter(Message):
+    """An essential message that merges with those of its own book alone."""
+
+    book: int = 0
+    numbers: tuple[int, ...] = ()
+
+    essential: ClassVar[bool] = True
+
+    def merged_with(self, newer: Self) -> Self | None:
+        if newer.book != self.book:
+            return None
+        return type(self)(newer.generation, self.book, self.numbers + newer.numbers)
+
+
+@dataclass(frozen=True, slots=True)
 class Gauge(Message):
     """An ordinary message of which the newest is enough."""
 

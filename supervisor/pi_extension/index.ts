@@ -1,9 +1,24 @@
 /** Registers the extension with Pi. Whatever memory means is decided by the service; here events are passed on. */
 
 import { fileURLToPath } from "node:url";
-import { clampThinkingLevel, getCurrentSystemMessage } from "@earendil-works/pi-ai";
+import {
+  clampThinkingLevel,
+  getCurrentSystemMessage,
+  getCurrentSystemPrompt,
+  getCurrentTools,
+  type Tool,
+  type ToolCall,
+  validateToolArguments,
+} from "@earendil-works/pi-ai";
 import {
   convertToLlm,
+  createBashTool,
+  createEditTool,
+  createFindTool,
+  createGrepTool,
+  createReadTool,
+  createWriteTool,
+  detectSupportedImageMimeTypeFromFile,
   type ExtensionAPI,
   type ExtensionContext,
   getAgentDir,
@@ -13,19 +28,42 @@ import { connect } from "./connect.ts";
 import { messageOf } from "./errors.ts";
 import { Notices } from "./notices.ts";
 import { type Host, MemorySession } from "./session.ts";
-import { sectionText } from "./snapshots.ts";
+import type { FileOperations, NativeTool } from "./tools.ts";
 
 const SECTION_NAME = "auto_memory";
 const DIRECTORY = fileURLToPath(new URL(".", import.meta.url));
+
+/** `find`, `grep` and `bash` act by themselves, on paths and commands that the service has judged. */
+const FACTORIES: Record<string, (cwd: string, operations: FileOperations) => unknown> = {
+  read: (cwd, operations) => createReadTool(cwd, { operations }),
+  write: (cwd, operations) => createWriteTool(cwd, { operations }),
+  edit: (cwd, operations) => createEditTool(cwd, { operations }),
+  find: (cwd) => createFindTool(cwd),
+  grep: (cwd) => createGrepTool(cwd),
+  bash: (cwd) => createBashTool(cwd),
+};
 
 const HOST: Host = {
   version: VERSION,
   agentDir: getAgentDir(),
   clampThinkingLevel,
-  storedSection(ctx: ExtensionContext) {
+  sectionName: SECTION_NAME,
+  project(ctx: ExtensionContext) {
     const messages = convertToLlm(ctx.sessionManager.buildSessionProjection().messages);
-    const rendered = getCurrentSystemMessage(messages)?.sections?.[SECTION_NAME];
-    return rendered ? { name: SECTION_NAME, text: sectionText(SECTION_NAME, rendered) } : undefined;
+    return {
+      messages,
+      systemText: getCurrentSystemPrompt(messages),
+      section: getCurrentSystemMessage(messages)?.sections?.[SECTION_NAME] ?? undefined,
+      tools: getCurrentTools(messages).map(({ name, description, parameters }) => ({ name, description, parameters })),
+    };
+  },
+  natives: {
+    make: (tool, cwd, operations) => FACTORIES[tool]?.(cwd, operations) as NativeTool | undefined,
+    validate(tool, name, id, given) {
+      const call = { type: "toolCall", id, name, arguments: given } as ToolCall;
+      return validateToolArguments(tool as unknown as Tool, call);
+    },
+    detectImageMimeType: detectSupportedImageMimeTypeFromFile,
   },
   connect: (handlers, hooks) => connect(DIRECTORY, handlers, hooks),
 };
@@ -53,6 +91,7 @@ export default function projectMemory(pi: ExtensionAPI): void {
     }
   });
   pi.on("before_agent_start", (event, ctx) => safely((memory) => memory.beforeAgentStart(event, ctx)));
+  pi.on("context_with_system", (_event, ctx) => void safely((memory) => memory.requestSent(ctx)));
   pi.on("message_end", (event) => void safely((memory) => memory.messageEnd(event)));
   pi.on("tool_result", (event, ctx) => safely((memory) => memory.toolResult(event, ctx)));
   pi.on("agent_settled", (event, ctx) => void safely((memory) => memory.agentSettled(event, ctx)));

@@ -1,8 +1,9 @@
 /** Model requests on the service's behalf, through Pi's registry and its credentials. */
 
-import type { Api, AssistantMessageEventStream, Context, Model, ModelThinkingLevel } from "@earendil-works/pi-ai";
+import type { Api, AssistantMessageEventStream, Context, Message, Model, ModelThinkingLevel } from "@earendil-works/pi-ai";
 import type { ModelRegistry } from "@earendil-works/pi-coding-agent";
 import { Code, RpcError } from "./errors.ts";
+import type { ParentRequests } from "./parent.ts";
 import { modelInfo } from "./snapshots.ts";
 import type { JsonObject, ModelAnswer, ModelQuery, ModelRequest, RequestOptions, ResolvedModel } from "./types.ts";
 
@@ -31,8 +32,12 @@ function unresolved(status: ResolvedModel["status"]): ResolvedModel {
 }
 
 /** Runs one request to its end. The provider's own failures are in the answer; `signal` aborts the request. */
-export async function streamModel(models: Models, request: ModelRequest, signal: AbortSignal): Promise<ModelAnswer> {
-  if (request.parent != null) throw new RpcError(Code.invalidParams, "parent: no parent request is kept here");
+export async function streamModel(
+  models: Models,
+  parents: Pick<ParentRequests, "messages">,
+  request: ModelRequest,
+  signal: AbortSignal,
+): Promise<ModelAnswer> {
   const { provider, modelId } = request;
   const model = models.registry().find(provider, modelId);
   if (!model) throw new RpcError(Code.invalidParams, `modelId: Pi knows no model ${provider}/${modelId}`);
@@ -41,17 +46,19 @@ export async function streamModel(models: Models, request: ModelRequest, signal:
     httpStatus = status;
   };
   const options = { ...requestOptions(request.options ?? {}), ...observers(request.payloadPatch, seen), signal };
-  const message = await stream(models, model, request, options).result();
+  const prefix = request.parent == null ? [] : parents.messages(request.parent);
+  const message = await stream(models, model, prefix, request, options).result();
   return { message, httpStatus };
 }
 
 function stream(
   models: Models,
   model: Model<Api>,
+  prefix: Message[],
   { systemPrompt, messages, tools }: ModelRequest,
   options: StreamOptions,
 ): AssistantMessageEventStream {
-  const context = { messages, ...(systemPrompt != null && { systemPrompt }), ...(tools?.length && { tools }) };
+  const context = { messages: [...prefix, ...messages], ...(systemPrompt != null && { systemPrompt }), ...(tools?.length && { tools }) };
   // The service builds messages and tools in Pi's own shapes; the registry checks what it needs of them.
   return models.registry().streamSimple(model, context as unknown as Context, options);
 }

@@ -5,13 +5,18 @@ import type { History } from "./history.ts";
 import { type Models, resolveModel, streamModel } from "./models.ts";
 import type { Notices } from "./notices.ts";
 import { readParams } from "./params.ts";
+import type { ParentRequests } from "./parent.ts";
 import type { Handlers } from "./peer.ts";
-import type { HiddenMessage, JsonObject, Level, ModelQuery, ModelRequest } from "./types.ts";
+import { type AskOperation, executeTool, type NativeTools } from "./tools.ts";
+import type { HiddenMessage, JsonObject, Level, ModelQuery, ModelRequest, ToolInvocation } from "./types.ts";
 
 export interface Offer {
   pi: Pick<ExtensionAPI, "appendEntry" | "sendMessage">;
   models: Models;
   history: History;
+  parents: Pick<ParentRequests, "capture" | "release" | "messages">;
+  natives: NativeTools;
+  ask: AskOperation;
   notices: Pick<Notices, "show" | "status">;
 }
 
@@ -21,14 +26,14 @@ interface HistoryRange {
   stop: unknown;
 }
 
-export function handlersFor({ pi, models, history, notices }: Offer): Handlers {
+export function handlersFor({ pi, models, history, parents, natives, ask, notices }: Offer): Handlers {
   return {
     requests: {
       "model/resolve": (params) =>
         resolveModel(models, readParams<ModelQuery>(params, { thinkingLevel: "text" })),
       "model/stream": (params, signal) => {
         const shape = { provider: "text", modelId: "text", messages: "list" } as const;
-        return streamModel(models, readParams<ModelRequest>(params, shape), signal);
+        return streamModel(models, parents, readParams<ModelRequest>(params, shape), signal);
       },
       "history/read": (params) => {
         const { handle, start, stop } = readParams<HistoryRange>(params, { handle: "text" });
@@ -38,6 +43,12 @@ export function handlersFor({ pi, models, history, notices }: Offer): Handlers {
         type Appended = { customType: string; data: JsonObject };
         const { customType, data } = readParams<Appended>(params, { customType: "text", data: "object" });
         pi.appendEntry(customType, data);
+      },
+      "parent/capture": () => parents.capture(),
+      "parent/release": (params) => parents.release(readParams<{ handle: string }>(params, { handle: "text" }).handle),
+      "tools/execute": (params, signal) => {
+        const shape = { callId: "text", tool: "text", arguments: "object", cwd: "text" } as const;
+        return executeTool(natives, readParams<ToolInvocation>(params, shape), ask, signal);
       },
       "message/send": (params) =>
         sendHidden(pi, readParams<HiddenMessage>(params, { customType: "text", content: "text" })),

@@ -18,14 +18,33 @@ import { History } from "./history.ts";
 import type { Models } from "./models.ts";
 import { Notices } from "./notices.ts";
 import type { Handlers } from "./peer.ts";
+import { ParentRequests, type Projection } from "./parent.ts";
 import { handlersFor, toCustomMessage } from "./requests.ts";
-import { type Installation, initialize, runContext, textOf, toolResult } from "./snapshots.ts";
+import {
+  type Installation,
+  initialize,
+  modelInfo,
+  runContext,
+  sectionText,
+  textOf,
+  toolResult,
+} from "./snapshots.ts";
 import type { Hooks, Service } from "./supervision.ts";
-import type { AgentStartAnswer, BeforeAgentStart, CommandAnswer, Completion, PromptSection } from "./types.ts";
+import type { NativeTools } from "./tools.ts";
+import type {
+  AgentStartAnswer,
+  BeforeAgentStart,
+  CommandAnswer,
+  Completion,
+  JsonObject,
+  OperationResult,
+  PromptSection,
+} from "./types.ts";
 
 /** How long Pi waits for each answer, in milliseconds. */
 const BOUND_MS = {
   before_agent_start: 2_500,
+  tool_operation: 30_000,
   tool_result: 1_000,
   complete: 1_000,
   before_compact: 65_000,
@@ -38,8 +57,11 @@ const WAITING = "Project memory is finishing its work";
 /** What a session is given: Pi's functions, and a way to a service. */
 export interface Host extends Installation {
   clampThinkingLevel: Models["clampThinkingLevel"];
-  /** The section of the system prompt that the transcript holds, for a service that cannot say it. */
-  storedSection(ctx: ExtensionContext): PromptSection | undefined;
+  /** The name under which Pi renders the memory section. */
+  sectionName: string;
+  /** What Pi would send next, read from the session as it stands. */
+  project(ctx: ExtensionContext): Projection;
+  natives: NativeTools;
   connect(handlers: Handlers, hooks: Hooks): Service;
 }
 
@@ -47,6 +69,7 @@ export class MemorySession {
   readonly #notices: Notices;
   readonly #history: History;
   readonly #service: Service;
+  readonly #parents: ParentRequests;
   readonly #reported = new Set<string>();
   #section: PromptSection | undefined;
   #ended = false;
@@ -54,7 +77,12 @@ export class MemorySession {
   constructor(pi: ExtensionAPI, event: SessionStartEvent, ctx: ExtensionContext, host: Host) {
     this.#notices = new Notices(ctx);
     this.#history = new History(() => ctx.sessionManager.getBranch());
-    this.#section = host.storedSection(ctx);
+    const { sectionName } = host;
+    const imagesBlocked = () => pi.getSettings().images?.blockImages === true;
+    this.#parents = new ParentRequests(() => host.project(ctx), imagesBlocked, sectionName);
+    const stored = host.project(ctx).section;
+    // A service that cannot say the section must not cost the prompt the one it has.
+    this.#section = stored ? { name: sectionName, text: sectionText(sectionName, stored) } : undefined;
     this.#service = this.#connect(pi, event, ctx, host);
   }
 
@@ -64,12 +92,19 @@ export class MemorySession {
   ): Promise<BeforeAgentStartEventResult | undefined> {
     const { messageType } = event;
     const prompt = messageType === "user" ? event.prompt : null;
-    const params: BeforeAgentStart = { context: runContext(ctx, this.#history), messageType, prompt };
+    const context = runContext(ctx, this.#history);
+    const params: BeforeAgentStart = { context, messageType, prompt, withinMs: BOUND_MS.before_agent_start };
     const answer = await this.#ask<AgentStartAnswer>("before_agent_start", params);
     if (this.#ended) return undefined;
     if (answer) this.#section = answer.section ?? undefined;
-    if (this.#section) event.systemPromptOptions.sections[this.#section.name] = this.#section.text;
+    const { sections, hiddenTools, forceSystemPrompt } = event.systemPromptOptions;
+    if (this.#section) sections[this.#section.name] = this.#section.text;
+    this.#parents.runBegins({ hiddenTools: hiddenTools ?? [], forcedPrompt: forceSystemPrompt !== undefined });
     return answer?.message ? { message: toCustomMessage(answer.message) } : undefined;
+  }
+
+  requestSent(ctx: ExtensionContext): void {
+    this.#parents.requestSent(ctx.model ? modelInfo(ctx.model) : null);
   }
 
   messageEnd({ message }: MessageEndEvent): void {
@@ -140,7 +175,10 @@ export class MemorySession {
       registry: () => ctx.modelRegistry,
       clampThinkingLevel: host.clampThinkingLevel,
     };
-    return host.connect(handlersFor({ pi, models, history: this.#history, notices: this.#notices }), {
+    const ask = async (params: JsonObject): Promise<OperationResult> =>
+      (await this.#service.request("tool_operation", params, { boundMs: BOUND_MS.tool_operation })) as OperationResult;
+    const offer = { pi, models, history: this.#history, parents: this.#parents, notices: this.#notices };
+    return host.connect(handlersFor({ ...offer, natives: host.natives, ask }), {
       initialize: (restarted) => initialize(pi, ctx, this.#history, host, { reason, restarted }),
       warn: (text) => this.#warn(text),
     });
@@ -159,7 +197,7 @@ export class MemorySession {
 
   /** Resolves with undefined when the service does not answer in time, or at all. */
   async #ask<T>(
-    method: Exclude<keyof typeof BOUND_MS, "waitingCommand">,
+    method: Exclude<keyof typeof BOUND_MS, "waitingCommand" | "tool_operation">,
     params: object,
     signal?: AbortSignal,
   ): Promise<T | undefined> {

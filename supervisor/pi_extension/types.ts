@@ -60,6 +60,7 @@ export interface BeforeAgentStart {
   context: RunContext;
   messageType: "user" | "custom";
   prompt: string | null;
+  withinMs: number;
 }
 
 export interface PromptSection {
@@ -137,4 +138,37 @@ export interface ModelRequest {
 export interface ModelAnswer {
   message: unknown;
   httpStatus: number | null;
+}
+
+/** The main agent's request that is kept under `handle`, as it was last sent. */
+export interface ParentSnapshot {
+  handle: string;
+  requested: boolean;
+  systemText: string;
+  model: ModelInfo | null;
+  section: string | null;
+  tools: JsonObject[];
+  hiddenTools: string[];
+  forcedPrompt: boolean;
+  imagesBlocked: boolean;
+}
+
+export interface ToolInvocation {
+  callId: string;
+  tool: string;
+  arguments: JsonObject;
+  cwd: string;
+}
+
+export interface ToolOutcome {
+  content: JsonObject[];
+  details: JsonObject | null;
+  isError: boolean;
+}
+
+/** `data` is base64; `code` an errno name such as ENOENT. */
+export interface OperationResult {
+  data?: string;
+  answer?: boolean;
+  error?: { code: string; message: string };
 }

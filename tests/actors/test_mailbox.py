@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors_kit import Count, Ended, Gauge, Note, Outcome, Question, Stage, Tally, turns
+from actors_kit import Chapter, Count, Ended, Gauge, Note, Outcome, Question, Stage, Tally, turns
 from pi_project_memory.actors import messages
 from pi_project_memory.actors.mailbox import (
     AskTimeoutError,
@@ -129,11 +129,22 @@ def test_an_ordinary_message_merges_into_one_of_its_kind_where_it_would_not_fit(
 
 
 @pytest.mark.req("LIFE-6")
-def test_a_merge_never_carries_a_message_past_an_ordinary_one_told_before_it():
+@pytest.mark.parametrize(
+    "between", [Note(0, 2), Ended(0, 2), Question(0, Reply(), "2")], ids=lambda m: type(m).__name__
+)
+def test_a_merge_never_carries_a_message_past_one_that_merges_with_nothing(between: Message):
     mailbox: Mailbox[Any] = Mailbox("extractor")
-    for message in (Tally(0, (1,)), Note(0, 2), Tally(0, (3,)), Tally(0, (4,))):
+    for message in (Tally(0, (1,)), between, Tally(0, (3,)), Tally(0, (4,))):
         mailbox.tell(message)
-    assert drained(mailbox) == [Tally(0, (1,)), Note(0, 2), Tally(0, (3, 4))]
+    assert drained(mailbox) == [Tally(0, (1,)), between, Tally(0, (3, 4))]
+
+
+@pytest.mark.req("LIFE-6")
+def test_a_message_whose_newest_like_does_not_merge_is_not_folded_into_an_older_one():
+    mailbox: Mailbox[Any] = Mailbox("index")
+    for book, number in ((1, 1), (2, 2), (1, 3), (1, 4)):
+        mailbox.tell(Chapter(0, book, (number,)))
+    assert drained(mailbox) == [Chapter(0, 1, (1,)), Chapter(0, 2, (2,)), Chapter(0, 1, (3, 4))]
 
 
 @pytest.mark.req("LIFE-6", "HOST-7")
@@ -156,7 +167,7 @@ def test_messages_of_two_generations_are_never_made_one():
 @pytest.mark.req("LIFE-6")
 @given(
     capacity=st.integers(0, 4),
-    kinds=st.lists(st.sampled_from([Note, Tally, None]), max_size=40),
+    kinds=st.lists(st.sampled_from([Note, Tally, Ended, None]), max_size=40),
 )
 def test_what_was_accepted_comes_out_once_and_in_order(capacity: int, kinds: list[Any]):
     """A `None` among the kinds is the reader taking everything that waits."""
@@ -168,12 +179,12 @@ def test_what_was_accepted_comes_out_once_and_in_order(capacity: int, kinds: lis
             taken += drained(mailbox)
             continue
         try:
-            mailbox.tell(Note(0, number) if kind is Note else Tally(0, (number,)))
+            mailbox.tell(Tally(0, (number,)) if kind is Tally else kind(0, number))
         except MailboxFullError:
             assert kind is Note
         else:
             accepted.append(number)
-        assert len(mailbox) <= 2 * capacity + 1
+        assert len(mailbox) <= 2 * (capacity + kinds.count(Ended)) + 1
     taken += drained(mailbox)
     assert [
         n for message in taken for n in getattr(message, "numbers", None) or (message.number,)

@@ -275,12 +275,12 @@ async def ended(descriptor: int) -> bool:
 
 
 GROUPS = {
-    "shell and child": "exec 9>{fifo}; sleep 300 & wait",
-    "pipeline": "exec 9>{fifo}; sleep 300 | cat",
+    "shell and child": "exec 9>{fifo}; sleep 60 & wait",
+    "pipeline": "exec 9>{fifo}; sleep 60 | cat",
     "child that outlives its shell": (
-        "(while kill -0 $$ 2>/dev/null; do echo; done; exec 9>{fifo}; sleep 300 & while :; do echo; done) & exit 0"
+        "(while kill -0 $$ 2>/dev/null; do echo; done; exec 9>{fifo}; sleep 60 & while :; do echo; done) & exit 0"
     ),
-    "deaf to signals": "trap '' TERM INT HUP; exec 9>{fifo}; sleep 300",
+    "deaf to signals": "trap '' TERM INT HUP; exec 9>{fifo}; sleep 60",
 }
 
 
@@ -359,7 +359,7 @@ async def test_a_command_whose_log_cannot_be_written_is_ended_with_an_error(proj
     fifo = project / "fifo"
     os.mkfifo(fifo)
     (project.parent / "scratch").rmdir()
-    task = asyncio.create_task(call(project, "bash", command=f"exec 9>{fifo}; seq 3000; sleep 300"))
+    task = asyncio.create_task(call(project, "bash", command=f"exec 9>{fifo}; seq 3000; sleep 60"))
     descriptor = await holder(fifo)
     result = await task
     assert result.is_error

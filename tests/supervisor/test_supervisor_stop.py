@@ -109,7 +109,7 @@ async def test_questions_that_wait_at_the_stop_are_answered():
 async def test_an_actor_that_fails_while_it_stops_is_not_made_again():
     async def with_job(actor: ScriptedActor, _message: Message) -> None:
         async def job() -> None:
-            await anyio.sleep(1)
+            await anyio.sleep(0.5)
             raise ValueError("the job failed")
 
         actor.start_job(job)

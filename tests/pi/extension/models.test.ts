@@ -2,6 +2,8 @@ import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
+import type { Message } from "@earendil-works/pi-ai";
+import { Code, RpcError } from "../../../supervisor/pi_extension/errors.ts";
 import { type Models, mergePayload, resolveModel, streamModel } from "../../../supervisor/pi_extension/models.ts";
 
 const INFO = { provider: "p", id: "m", api: "openai-completions", reasoning: true, contextWindow: 10, maxTokens: 5 };
@@ -28,6 +30,14 @@ function fakeModels({ active = OTHER as object | null, auth = true, answer = asy
   return { models, calls };
 }
 
+const KEPT = [{ role: "system", content: "be kind" }, { role: "user", content: "hi" }];
+const parents = {
+  messages(handle: string) {
+    if (handle !== "p1") throw new RpcError(Code.invalidParams, `parent: no request is kept as ${handle}`);
+    return KEPT as unknown as Message[];
+  },
+};
+
 const never = new AbortController().signal;
 
 test("a named model is found with its level clamped, and nothing but its facts crosses", () => {
@@ -53,7 +63,7 @@ test("a request carries its context and the options given, and leaves the rest t
   const { models, calls } = fakeModels();
   const options = { maxTokens: 7, reasoning: "high", cacheRetention: null, sessionId: "s", disableContinuation: true } as const;
   const request = { provider: "p", modelId: "m", messages: [{ role: "user" }], systemPrompt: "be brief", tools: [{ name: "t" }], options };
-  const answer = await streamModel(models, request, never);
+  const answer = await streamModel(models, parents, request, never);
   const { context, options: passed } = calls[0]!;
   assert.deepEqual(context, { messages: [{ role: "user" }], systemPrompt: "be brief", tools: [{ name: "t" }] });
   const { fetch: _fetch, onResponse: _onResponse, ...plain } = passed;
@@ -63,7 +73,7 @@ test("a request carries its context and the options given, and leaves the rest t
 
 test("level off and an empty context are left out", async () => {
   const { models, calls } = fakeModels();
-  await streamModel(models, { provider: "p", modelId: "m", messages: [], tools: [], options: { reasoning: "off" } }, never);
+  await streamModel(models, parents, { provider: "p", modelId: "m", messages: [], tools: [], options: { reasoning: "off" } }, never);
   assert.deepEqual(Object.keys(calls[0]!.options).sort(), ["fetch", "onResponse", "signal"]);
   assert.deepEqual(calls[0]!.context, { messages: [] });
 });
@@ -71,7 +81,7 @@ test("level off and an empty context are left out", async () => {
 test("the patch is merged into the payload", async () => {
   const { models, calls } = fakeModels();
   const payloadPatch = { text: { format: { type: "json_schema" } } };
-  await streamModel(models, { provider: "p", modelId: "m", messages: [], payloadPatch }, never);
+  await streamModel(models, parents, { provider: "p", modelId: "m", messages: [], payloadPatch }, never);
   assert.deepEqual(calls[0]!.options.onPayload({ model: "m", text: { verbosity: "low" } }), {
     model: "m",
     text: { verbosity: "low", format: { type: "json_schema" } },
@@ -91,15 +101,21 @@ test("the status is the last one seen, through fetch or through onResponse", asy
   const { port } = server.address() as AddressInfo;
   const throughFetch = fakeModels({ answer: ({ options }) => options.fetch(`http://127.0.0.1:${port}/`) });
   const request = { provider: "p", modelId: "m", messages: [] };
-  assert.equal((await streamModel(throughFetch.models, request, never)).httpStatus, 429);
+  assert.equal((await streamModel(throughFetch.models, parents, request, never)).httpStatus, 429);
   const throughHook = fakeModels({ answer: async ({ options }) => options.onResponse({ status: 503, headers: {} }) });
-  assert.equal((await streamModel(throughHook.models, request, never)).httpStatus, 503);
+  assert.equal((await streamModel(throughHook.models, parents, request, never)).httpStatus, 503);
   server.close();
 });
 
-test("a model that Pi does not know, and a parent request, are refused", async () => {
+test("a parent request goes out before the messages, with nothing else of its own", async () => {
+  const { models, calls } = fakeModels();
+  await streamModel(models, parents, { provider: "p", modelId: "m", messages: [{ role: "user" }], parent: "p1" }, never);
+  assert.deepEqual(calls[0]!.context, { messages: [...KEPT, { role: "user" }] });
+});
+
+test("a model that Pi does not know, and a parent that is not kept, are refused", async () => {
   const { models } = fakeModels();
   const request = { provider: "p", modelId: "m", messages: [] };
-  await assert.rejects(streamModel(models, { ...request, modelId: "x" }, never), { code: -32602, message: /p\/x/ });
-  await assert.rejects(streamModel(models, { ...request, parent: "s1" }, never), { code: -32602, message: /parent/ });
+  await assert.rejects(streamModel(models, parents, { ...request, modelId: "x" }, never), { code: -32602, message: /p\/x/ });
+  await assert.rejects(streamModel(models, parents, { ...request, parent: "s1" }, never), { code: -32602, message: /parent/ });
 });

@@ -55,7 +55,9 @@ function open({ mode = "rpc", stored, branch = [{ id: "a" }, { id: "b" }], answe
     version: "1.6.0",
     agentDir: "/agent",
     clampThinkingLevel: (_model, level) => level,
-    storedSection: () => (stored ? { name: "auto_memory", text: stored } : undefined),
+    sectionName: "auto_memory",
+    project: () => ({ messages: [], systemText: "", section: stored, tools: [] }),
+    natives: { make: () => undefined, validate: () => undefined, detectImageMimeType: async () => null },
     connect(handlers, hooks) {
       Object.assign(wired, { handlers, hooks });
       return {
@@ -116,7 +118,7 @@ test("the section is set, the recall returned, and the event told in plain value
   assert.deepEqual(event.systemPromptOptions.sections, { auto_memory: "rules" });
   const context = { history: { handle: "h1", length: 2 }, trusted: true, model: INFO, thinkingLevel: "low" };
   const [method, params] = frames[0]!;
-  assert.deepEqual([method, params], ["before_agent_start", { context, messageType: "user", prompt: "hi" }]);
+  assert.deepEqual([method, params], ["before_agent_start", { context, messageType: "user", prompt: "hi", withinMs: 2500 }]);
 });
 
 test("a run of another extension's message gets the section too", async () => {

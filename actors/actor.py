@@ -13,7 +13,7 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from pi_project_memory.actors.mailbox import Mailbox, MailboxClosedError, Message
-from pi_project_memory.actors.ports.trace import Trace
+from pi_project_memory.actors.ports.trace import Trace, in_turn
 from pi_project_memory.actors.scopes import Generations
 
 M = TypeVar("M", bound=Message)
@@ -76,17 +76,21 @@ class Actor(Generic[M]):
 
     async def _deliver(self, message: M) -> None:
         kind = type(message).__name__
-        if not self.generations.is_current(message.generation):
-            self.trace.event("stale_dropped", actor=self.name, message=kind, generation=message.generation)
-            message.undelivered(StaleGenerationError(f"{kind} of generation {message.generation}"))
-            self.dropped(message)
-            return
-        self.trace.event("received", actor=self.name, message=kind, generation=message.generation)
-        try:
-            await self.handle(message)
-        except Exception as error:
-            message.undelivered(ActorFailedError(f"{self.name} failed on {kind}: {error}"))
-            raise
-        except BaseException:
-            message.undelivered(ActorFailedError(f"{self.name} was stopped while it handled {kind}"))
-            raise
+        with in_turn(message.turn):
+            if not self.generations.is_current(message.generation):
+                self._drop(message, kind)
+                return
+            self.trace.event("received", actor=self.name, message=kind, generation=message.generation)
+            try:
+                await self.handle(message)
+            except Exception as error:
+                message.undelivered(ActorFailedError(f"{self.name} failed on {kind}: {error}"))
+                raise
+            except BaseException:
+                message.undelivered(ActorFailedError(f"{self.name} was stopped while it handled {kind}"))
+                raise
+
+    def _drop(self, message: M, kind: str) -> None:
+        self.trace.event("stale_dropped", actor=self.name, message=kind, generation=message.generation)
+        message.undelivered(StaleGenerationError(f"{kind} of generation {message.generation}"))
+        self.dropped(message)

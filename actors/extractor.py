@@ -122,7 +122,7 @@ class ExtractorActor(Actor[ExtractorMessage]):
                     await self._step(IdleElapsed())
             case ExtractionTurn():
                 if self._job is not None and self._job.number == message.job:
-                    self._turn = message.turn
+                    self._turn = message.number
             case ExtractionEnded():
                 await self._finish(message)
             case BranchChanged():
@@ -204,7 +204,7 @@ class ExtractorActor(Actor[ExtractorMessage]):
             nonlocal through
             standing = Standing(
                 check,
-                lambda turn: self._tell(ExtractionTurn(generation, job.number, turn)),
+                lambda number: self._tell(ExtractionTurn(generation, job.number, number)),
                 self._aftermath.on_touch,
             )
             result, through = await self._extraction.run(

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Generic, Self, TypeVar
 
 import anyio
+
+from pi_project_memory.actors.ports.trace import TURN
 
 
 class MailboxFullError(Exception):
@@ -32,9 +34,13 @@ class AskTimeoutError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What actors send each other: frozen, with the generation it belongs to."""
+    """What actors send each other: frozen, with the generation and the turn it belongs to.
+
+    The turn is that of the work that makes the message, and becomes that of the work it leads to.
+    """
 
     generation: int
+    turn: str = field(default_factory=TURN.get, kw_only=True)
 
     essential: ClassVar[bool] = False
 

@@ -8,11 +8,11 @@ from typing import ClassVar, Literal, Self
 
 from pi_project_memory.actors.core.branch import Pair
 from pi_project_memory.actors.core.catalogue import Topic
-from pi_project_memory.actors.core.config import Config
+from pi_project_memory.actors.core.config import Config, ThinkingLevel
 from pi_project_memory.actors.core.cursor import Cause, Ending
 from pi_project_memory.actors.core.recall import Verdict
 from pi_project_memory.actors.mailbox import Message, Request
-from pi_project_memory.actors.ports.host import HiddenMessage, HistoryHead, ThinkingLevel
+from pi_project_memory.actors.ports.host import HiddenMessage, HistoryHead
 from pi_project_memory.actors.subagent.attempt import Attempt
 
 
@@ -124,9 +124,8 @@ IndexMessage = (
 
 @dataclass(frozen=True, slots=True)
 class PromptSubmitted(Request[HiddenMessage | None]):
-    """A normal request with its final prompt (SEL-1); `turn` names it in traces."""
+    """A normal request with its final prompt (SEL-1)."""
 
-    turn: str
     prompt: str
     session_level: ThinkingLevel | None = None
 
@@ -135,7 +134,6 @@ class PromptSubmitted(Request[HiddenMessage | None]):
 class UserMessageSeen(Message):
     """A user message entered the session."""
 
-    turn: str
     text: str
     session_level: ThinkingLevel | None = None
 
@@ -162,7 +160,6 @@ class Selection:
 class RecallReport:
     """What one prefetch came to: the selection, a verdict for each name chosen, whether it came late."""
 
-    turn: str
     selection: Selection
     verdicts: tuple[Verdict, ...]
     late: bool
@@ -290,10 +287,10 @@ class IdleTimeUp(Message):
 
 @dataclass(frozen=True, slots=True)
 class ExtractionTurn(Message):
-    """The running extraction has begun another turn."""
+    """The running extraction has begun another turn of its own, the `number`th."""
 
     job: int
-    turn: int
+    number: int
 
     essential: ClassVar[bool] = True
 

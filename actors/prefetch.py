@@ -75,9 +75,8 @@ class PrefetchPorts:
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A selection under way: which turn it serves, who waits for it, and how it can be stopped."""
+    """A selection under way: who waits for it, and how it can be stopped."""
 
-    turn: str
     scope: AbortScope
     reply: Reply[HiddenMessage | None]
 
@@ -125,7 +124,7 @@ class PrefetchActor(Actor[PrefetchMessage]):
         match message:
             case PromptSubmitted():
                 self._echo_expected = True
-                self._begin(message.turn, message.prompt, message.session_level, message.reply)
+                self._begin(message.prompt, message.session_level, message.reply)
             case UserMessageSeen():
                 self._see_user_message(message)
             case SelectionReady():
@@ -163,19 +162,17 @@ class PrefetchActor(Actor[PrefetchMessage]):
             return
         nobody: Reply[HiddenMessage | None] = Reply()
         nobody.abandon()
-        self._begin(message.turn, message.text, message.session_level, nobody)
+        self._begin(message.text, message.session_level, nobody)
 
-    def _begin(
-        self, turn: str, query: str, level: ThinkingLevel | None, reply: Reply[HiddenMessage | None]
-    ) -> None:
+    def _begin(self, query: str, level: ThinkingLevel | None, reply: Reply[HiddenMessage | None]) -> None:
         if obstacle := self._obstacle(query):
-            self.trace.event("not_asked", actor=self.name, turn=turn, reason=obstacle)
+            self.trace.event("not_asked", actor=self.name, reason=obstacle)
             reply.send(None)
             return
         if len(self._running) == MOST_JOBS:
             self._stop(min(self._running), "newer messages came")
         number = next(self._numbers)
-        job = self._running[number] = _Job(turn, self.generations.scope.child(f"prefetch {turn}"), reply)
+        job = self._running[number] = _Job(self.generations.scope.child(f"selection {number}"), reply)
         stamp = SelectionReady(self.generations.current, number, self._branch, Selection())
         self.start_job(partial(self._select, job.scope, stamp, query, level))
 
@@ -208,7 +205,7 @@ class PrefetchActor(Actor[PrefetchMessage]):
         recall = await self._compose(selection)
         message = self._message(recall)
         late = not job.reply.send(message)
-        self._report(job.turn, selection, recall, late=late)
+        self._report(selection, recall, late=late)
         for warning in selection.warnings:
             await self._ports.host.notify("warning", warning)
         await self._remember(selection, message if late else None)
@@ -250,16 +247,15 @@ class PrefetchActor(Actor[PrefetchMessage]):
         except HostError as error:
             self.trace.event("host_refused", actor=self.name, error=str(error))
 
-    def _report(self, turn: str, selection: Selection, recall: Recall, *, late: bool) -> None:
+    def _report(self, selection: Selection, recall: Recall, *, late: bool) -> None:
         unknown = (Verdict(shortened(name), "unknown name") for name in selection.unknown)
-        report = RecallReport(turn, selection, (*recall.verdicts, *unknown), late=late)
+        report = RecallReport(selection, (*recall.verdicts, *unknown), late=late)
         self._last = report
         for verdict in report.verdicts:
-            self.trace.event("topic", actor=self.name, turn=turn, path=verdict.path, verdict=verdict.reason)
+            self.trace.event("topic", actor=self.name, path=verdict.path, verdict=verdict.reason)
         self.trace.event(
             "recall",
             actor=self.name,
-            turn=turn,
             offered=len(selection.offered),
             chosen=len(selection.paths),
             recalled=len(recall.topics),
@@ -298,4 +294,4 @@ class PrefetchActor(Actor[PrefetchMessage]):
         job = self._running.pop(number)
         job.scope.abort(reason)
         job.reply.send(None)
-        self.trace.event("prefetch_stopped", actor=self.name, turn=job.turn, reason=reason)
+        self.trace.event("prefetch_stopped", actor=self.name, job=number, reason=reason)

@@ -22,6 +22,7 @@ from pi_project_memory.supervisor.version import __version__
 
 NAME = "project-memory"
 LAUNCH_FILE = "launch.json"
+MODULE = "pi_project_memory.supervisor.main"
 SOURCE = Path(__file__).parent / "pi_extension"
 
 
@@ -75,8 +76,11 @@ def install_into(agent: Path, interpreter: str) -> Path:
 
 def launch_description(agent: Path, interpreter: str, files: Sequence[str]) -> bytes:
     """Return what `launch.json` says: the command to start, where its log is, what belongs to it."""
+    # A virtual environment's interpreter is a link, and must stay one to be found again.
+    program = os.path.abspath(interpreter)  # noqa: PTH100
     description = {
-        "command": [os.path.abspath(interpreter), "-m", "pi_project_memory.supervisor.main", "serve"],  # noqa: PTH100 - a virtual environment's link must stay a link
+        # Paths are UTF-8 whatever the locale says.
+        "command": [program, "-X", "utf8", "-m", MODULE, "serve"],
         "logFile": f"{data_directory(str(agent))}/logs",
         "version": __version__,
         "files": list(files),

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from pi_project_memory.actors.ports.trace import TraceValue
+from pi_project_memory.actors.ports.trace import TraceValue, with_turn
 
 MAX_BYTES = 5 * 1024 * 1024
 """Size at which a log file is set aside; one older part is kept."""
@@ -48,7 +48,7 @@ class SessionLog:
 
     def event(self, name: str, **fields: TraceValue) -> None:
         """Record one event with the time it happened at."""
-        record = {"at": time.time(), **fields, "event": name}
+        record = {"at": time.time(), **with_turn(fields), "event": name}
         if self._logger is not None:
             self._write(record)
         elif not self._broken and len(self._waiting) < _WAITING_KEPT:

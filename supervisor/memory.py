@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from anyio.abc import TaskGroup
 
@@ -57,9 +57,7 @@ class Memory:
         self._host = host
         self._environment = environment
         self._models: Mapping[Role, MeteredModels] = {
-            "selector": MeteredModels(host),
-            "extractor": MeteredModels(host),
-            "dream": MeteredModels(host),
+            role: MeteredModels(host, role, environment.trace) for role in get_args(Role)
         }
         specs = [
             ChildSpec("index", self.index, self._make_index),

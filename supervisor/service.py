@@ -17,6 +17,7 @@ from typing import Any, Literal
 import anyio
 from anyio.abc import TaskGroup
 
+from pi_project_memory.actors.core.config import ThinkingLevel
 from pi_project_memory.actors.mailbox import Mailbox, MailboxClosedError, MailboxFullError, Message, Reply
 from pi_project_memory.actors.messages import (
     BranchChanged,
@@ -32,7 +33,8 @@ from pi_project_memory.actors.messages import (
     TurnsSettled,
     UserMessageSeen,
 )
-from pi_project_memory.actors.ports.host import HiddenMessage, HostError, NoticeLevel, ThinkingLevel
+from pi_project_memory.actors.ports.host import HiddenMessage, HostError, NoticeLevel
+from pi_project_memory.actors.ports.trace import in_turn
 from pi_project_memory.supervisor.asking import answer_or_none
 from pi_project_memory.supervisor.commands import Commands
 from pi_project_memory.supervisor.host.protocol import (
@@ -94,6 +96,7 @@ class MemoryService:
         self._environment = environment
         self._group = group
         self._turns = itertools.count(1)
+        self._turn = ""
         self._set_up = anyio.Event()
         self._memory: Memory | None = None
         self._off: Off | None = None
@@ -120,7 +123,13 @@ class MemoryService:
     async def before_agent_start(self, event: BeforeAgentStart) -> AgentStartAnswer:
         """Return the section for this run, and what else the model should see if it comes in two seconds."""
         self._level = event.context.thinking_level
-        until = anyio.current_time() + min(RECALL_WAIT, event.within_ms / 1000 - _ANSWER_MARGIN)
+        self._turn = f"t{next(self._turns)}"
+        with in_turn(self._turn):
+            return await self._begin_run(event)
+
+    async def _begin_run(self, event: BeforeAgentStart) -> AgentStartAnswer:
+        started = anyio.current_time()
+        until = started + min(RECALL_WAIT, event.within_ms / 1000 - _ANSWER_MARGIN)
         memory = await self._ready(until - anyio.current_time())
         if memory is None:
             return AgentStartAnswer()
@@ -131,9 +140,17 @@ class MemoryService:
         else:
             recall.send(None)
         try:
-            return await self._start_answer(memory, recall, until)
+            answer = await self._start_answer(memory, recall, until)
         finally:
             recall.abandon()
+        self._environment.trace.event(
+            "run_begun",
+            message_type=event.message_type,
+            section=answer.section is not None,
+            message=answer.message.custom_type if answer.message else "",
+            ms=round((anyio.current_time() - started) * 1000, 1),
+        )
+        return answer
 
     async def _start_answer(
         self, memory: Memory, recall: Reply[HiddenMessage | None], until: float
@@ -158,8 +175,9 @@ class MemoryService:
     def user_message(self, event: UserMessage) -> None:
         """Note that a user message has entered the session."""
         if self._memory is not None:
-            turn, number = f"t{next(self._turns)}", self._memory.generations.current
-            self._tell(self._memory.prefetch, UserMessageSeen(number, turn, event.text, self._level))
+            with in_turn(self._turn):
+                number = self._memory.generations.current
+                self._tell(self._memory.prefetch, UserMessageSeen(number, event.text, self._level))
 
     async def tool_result(self, event: ToolResult) -> ToolResultAnswer:
         """Return what the main agent should read behind a tool's result: a reminder or a finding."""
@@ -181,11 +199,16 @@ class MemoryService:
             self._unheard_turns += not event.aborted
             return
         memory.head = event.context.history
+        with in_turn(self._turn):
+            self._environment.trace.event("run_settled", aborted=event.aborted)
+            self._settle(memory, aborted=event.aborted)
+
+    def _settle(self, memory: Memory, *, aborted: bool) -> None:
         number = memory.generations.current
-        if event.aborted:
+        if aborted:
             self._tell(memory.prefetch, TurnAborted(number))
         self._tell(memory.index, ChangesDue(number))
-        self._tell(memory.extractor, TurnsSettled(number, memory.head, int(not event.aborted), self._level))
+        self._tell(memory.extractor, TurnsSettled(number, memory.head, int(not aborted), self._level))
 
     def history_changed(self, event: HistoryChanged) -> None:
         """Follow the session to another branch, or to what is left of this one."""
@@ -283,9 +306,7 @@ class MemoryService:
         return self._memory
 
     def _submitted(self, memory: Memory, prompt: str, reply: Reply[HiddenMessage | None]) -> PromptSubmitted:
-        return PromptSubmitted(
-            memory.generations.current, reply, f"t{next(self._turns)}", prompt, self._level
-        )
+        return PromptSubmitted(memory.generations.current, reply, prompt, self._level)
 
     def _tell(self, mailbox: Mailbox[Any], message: Message) -> None:
         """Tell an actor something that it may miss when it is off or overwhelmed."""

@@ -12,10 +12,11 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
+from pi_project_memory.actors.core.config import ThinkingLevel
+
 JsonObject = dict[str, Any]
 """One JSON object of the host's: a message, a session entry, a tool schema."""
 
-ThinkingLevel = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max"]
 NoticeLevel = Literal["info", "warning", "error"]
 
 

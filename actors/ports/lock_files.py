@@ -178,13 +178,10 @@ class _Contender:
         """Remove what crashes left beside the lock; longest names first, so arbiters go before theirs."""
         with suppress(OSError):
             for name in sorted(self.ops.names(self.path.parent), key=len, reverse=True):
-                if self._is_arbiter(name):
+                if name.replace(".recover", "") == self.spec.name:
                     self._clear(self.path.with_name(name))
                 elif self._is_left_candidate(name):
                     self.ops.unlink(self.path.with_name(name))
-
-    def _is_arbiter(self, name: str) -> bool:
-        return name != self.spec.name and name.replace(".recover", "") == self.spec.name
 
     def _is_left_candidate(self, name: str) -> bool:
         if not (name.startswith(f".{self.spec.name}.") and name.endswith(".tmp")):

@@ -15,6 +15,7 @@ from pi_project_memory.actors.ports.publish import DiskOps, publish_new, publish
 
 MARKER = ".project-root"
 
+_NAME_IN_USE = {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EISDIR}
 _LONGEST_MARKER = 64 * 1024
 _ATTEMPTS = 60
 _PATIENCE = 20
@@ -31,13 +32,9 @@ def reserve_namespace(agent_dir: str, root: str, ops: DiskOps) -> str:
     """
     plain, collision = plain_namespace(agent_dir, root), collision_namespace(agent_dir, root)
     owner = as_utf8(root)
-    if (
-        _read_owner(collision) == owner
-        and _read_owner(plain) is None
-        and not _move_back(collision, plain, ops)
-    ):
-        return collision
-    for namespace in (plain, collision):
+    is_legacy = _read_owner(collision) == owner and _read_owner(plain) is None
+    stays = is_legacy and not _move_back(collision, plain, ops)
+    for namespace in (collision,) if stays else (plain, collision):
         if _claim(namespace, owner, ops):
             return namespace
     raise InitialisationError(
@@ -54,7 +51,7 @@ def _move_back(collision: str, plain: str, ops: DiskOps) -> bool:
     except FileNotFoundError:
         return True  # another process of this project was faster
     except OSError as error:
-        if error.errno in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}:
+        if error.errno in _NAME_IN_USE:
             return False
         raise
     return True

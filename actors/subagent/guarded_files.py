@@ -14,9 +14,10 @@ from pi_project_memory.actors.ports.private_dirs import make_private
 from pi_project_memory.actors.ports.publish import REAL_DISK, DiskOps, publish_new, publish_replace
 from pi_project_memory.actors.ports.tools import OperationRefusedError
 from pi_project_memory.actors.ports.topic_files import fingerprint
+from pi_project_memory.actors.ports.trace import Trace
 from pi_project_memory.actors.ports.worker import in_worker
 from pi_project_memory.actors.subagent.baseline import Baselines, SeenFile, count_lines
-from pi_project_memory.actors.subagent.changes import ChangeLog
+from pi_project_memory.actors.subagent.changes import Change, ChangeLog
 from pi_project_memory.actors.subagent.path_policy import ReadRoots, resolve_read, resolve_write
 from pi_project_memory.actors.subagent.real_paths import real_path
 from pi_project_memory.actors.subagent.refusal import Refusal
@@ -44,6 +45,7 @@ class RunFiles:
     roots: ReadRoots
     check: Callable[[], None]
     on_touch: Callable[[str], None]
+    trace: Trace
     ops: DiskOps = REAL_DISK
     baselines: Baselines = field(default_factory=Baselines)
     changes: ChangeLog = field(default_factory=ChangeLog)
@@ -77,7 +79,8 @@ class GuardedFiles:
         """Publish a memory file that is new, or known to the run as it is on disk now."""
         self.run.check()
         self.run.on_touch(self.run.relative(await in_worker(self._writable, path)))
-        await in_worker(self._write, path, data)
+        change = await in_worker(self._write, path, data)
+        self.run.trace.event("published", path=change[0], change=change[1], bytes=len(data))
 
     async def mkdir(self, path: Path) -> None:
         """Make a directory inside the memory root; others are left to the write that follows to refuse."""
@@ -143,7 +146,7 @@ class GuardedFiles:
             )
         return version
 
-    def _write(self, path: Path, data: bytes) -> None:
+    def _write(self, path: Path, data: bytes) -> tuple[str, Change]:
         target = self._writable(path)
         try:
             created = self._publish(target, data)
@@ -152,7 +155,9 @@ class GuardedFiles:
                 self.run.failure = StorageFailedError(f"{target} cannot be written: {error.strerror}")
             raise
         self.run.baselines.know(target, fingerprint(target.stat()))
-        self.run.changes.note(self.run.relative(target), "created" if created else "updated")
+        change: Change = "created" if created else "updated"
+        self.run.changes.note(self.run.relative(target), change)
+        return self.run.relative(target), change
 
     def _publish(self, target: Path, data: bytes) -> bool:
         """Write the file; return whether it is new."""

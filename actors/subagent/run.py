@@ -107,7 +107,7 @@ async def execute(workshop: Workshop, plan: Plan, models: Models, lock: LockHand
     """
     async with scratch_directory() as scratch, _parent_request(workshop) as parent:
         roots = await in_worker(lambda: _roots(workshop, plan, scratch))
-        files = RunFiles(workshop.cwd, workshop.memory_dir, roots, plan.check, plan.on_touch)
+        files = RunFiles(workshop.cwd, workshop.memory_dir, roots, plan.check, plan.on_touch, workshop.trace)
         independent = _why_independent(workshop, plan, parent)
         opening = _opening(workshop, plan, roots, parent, independent)
 

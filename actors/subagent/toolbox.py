@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import anyio
+
+from pi_project_memory.actors.core.recall import shortened
 from pi_project_memory.actors.ports.host import HostError, JsonObject
 from pi_project_memory.actors.ports.tools import (
     TOOL_NAMES,
@@ -45,10 +48,13 @@ class Toolbox:
         the memory cannot be written.
         """
         self.files.check()
+        started = anyio.current_time()
         try:
             outcome = await self._run(call_id, tool, arguments)
         except (OperationRefusedError, HostError) as refused:
             outcome = _error(str(refused))
+        took = round((anyio.current_time() - started) * 1000, 1)
+        self.files.trace.event("tool_called", tool=shortened(tool), failed=outcome.is_error, ms=took)
         self.files.check()
         if self.files.failure is not None:
             raise self.files.failure

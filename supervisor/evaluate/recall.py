@@ -15,6 +15,7 @@ from pi_project_memory.actors.core.config import SelectorModel
 from pi_project_memory.actors.core.usage import Usage
 from pi_project_memory.actors.messages import Selection
 from pi_project_memory.actors.metered import MeteredModels
+from pi_project_memory.actors.ports.trace import RecordedTrace
 from pi_project_memory.actors.selector import Selector
 from pi_project_memory.supervisor.evaluate.hosts import Model, ModelsFor, concrete_model
 from pi_project_memory.supervisor.evaluate.recall_fixture import Query, RecallFixture
@@ -70,7 +71,7 @@ class RecallEvaluation:
 
     async def _ask(self, query: Query, models_for: ModelsFor, cache_id: str, places: anyio.Semaphore) -> None:
         async with places:
-            models = MeteredModels(models_for(query.id))
+            models = MeteredModels(models_for(query.id), "selector", RecordedTrace())
             selector = Selector(models, self.fixture.store(), self.settings, cache_id)
             selection = await selector.select(query.query, (), None)
         self.answers[query.id] = Asked(query, selection, models.usage)

@@ -234,7 +234,9 @@ async def open_session(scenario: Scenario, root: Path) -> AsyncIterator[Session]
     clock = ManualClock(time.time_ns() // 1_000_000)
     lay_out(scenario, places, clock.now_ms() / 1000)
     trace = RecordedTrace()
-    models = ScriptedModels(scenario.models, scenario.api, ModelInfo("sim", "main", scenario.api), str(places.memory))
+    models = ScriptedModels(
+        scenario.models, scenario.api, ModelInfo("sim", "main", scenario.api), str(places.memory)
+    )
     declared = [asdict(tool.declaration) for tool in TOOLS.values()]
     host = SimulatedHost(models, declared_tools=declared, scratch=places.scratch)
     environment = Environment(trace, clock, CommandGit(), DiskStore, str(places.root / "home"))

@@ -11,6 +11,7 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
+from pi_project_memory.actors.core.config import ThinkingLevel
 from pi_project_memory.actors.ports.host import (
     HiddenMessage,
     HistoryHead,
@@ -18,7 +19,6 @@ from pi_project_memory.actors.ports.host import (
     JsonObject,
     ModelInfo,
     NoticeLevel,
-    ThinkingLevel,
 )
 from pi_project_memory.actors.ports.tools import ToolHost
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import anyio
 import msgspec
 
+from pi_project_memory.actors.core.config import ThinkingLevel
 from pi_project_memory.actors.core.selection import TOOL_NAME
 from pi_project_memory.actors.ports.host import (
     HiddenMessage,
@@ -26,7 +27,6 @@ from pi_project_memory.actors.ports.host import (
     ParentSnapshot,
     ResolvedModel,
     StaleHistoryError,
-    ThinkingLevel,
 )
 from pi_project_memory.actors.ports.tools import (
     FileOps,

@@ -545,6 +545,25 @@ async def test_a_cancelled_holder_releases(folder: Path, locks: FileLocks) -> No
 
 
 @pytest.mark.req("LCK-1")
+async def test_a_release_on_the_way_out_of_a_cancelled_scope_leaves_the_loop_alone(
+    folder: Path, locks: FileLocks
+) -> None:
+    threads: list[threading.Thread] = []
+
+    def unlink(path: Path) -> None:
+        threads.append(threading.current_thread())
+        DISK.unlink(path)
+
+    handle = await held(replace(locks, ops=replace(DISK, unlink=unlink)))
+    with anyio.CancelScope() as scope:
+        async with handle:
+            scope.cancel()
+            await anyio.sleep_forever()
+    assert names(folder) == []
+    assert threading.main_thread() not in threads
+
+
+@pytest.mark.req("LCK-1")
 @pytest.mark.parametrize("cancellations", [1, 2, 3])
 async def test_a_release_that_is_cancelled_again_and_again_still_happens(
     folder: Path, locks: FileLocks, cancellations: int

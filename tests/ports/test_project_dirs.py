@@ -351,6 +351,20 @@ def test_a_plain_name_in_use_is_left_alone(agent: Path, tmp_path: Path, plain_st
     assert not (tmp_path / "elsewhere" / ".project-root").exists()
 
 
+@pytest.mark.req("PATH-3", "PATH-5")
+@pytest.mark.parametrize("plain_state", ["missing", "filled"])
+def test_a_link_in_the_place_of_an_older_directory_is_told(agent: Path, tmp_path: Path, plain_state: str):
+    legacy, plain = namespace(agent, ROOTS[0], collision=True), namespace(agent, ROOTS[0])
+    reserved(agent, ROOTS[0], f"{ROOTS[0]}\n", collision=True).rename(tmp_path / "elsewhere")
+    legacy.symlink_to(tmp_path / "elsewhere")
+    if plain_state == "filled":
+        (plain / "memory").mkdir(parents=True)
+    with pytest.raises(InitialisationError, match="not a symbolic link") as caught:
+        make(agent, ROOTS[0])
+    assert caught.value.path == str(legacy if plain_state == "filled" else plain)
+    assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == [".project-root"]
+
+
 @pytest.mark.req("PATH-3")
 def test_a_directory_that_another_process_moved_first_is_found_under_its_plain_name(agent: Path):
     legacy = reserved(agent, ROOTS[0], f"{ROOTS[0]}\n", collision=True)

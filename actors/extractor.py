@@ -53,6 +53,7 @@ from pi_project_memory.actors.messages import (
     Reconfigured,
     TurnsSettled,
 )
+from pi_project_memory.actors.ports.activity import ActivitySink
 from pi_project_memory.actors.ports.host import HistoryHead, HostError, JsonObject
 from pi_project_memory.actors.ports.trace import Trace
 from pi_project_memory.actors.scopes import AbortedError, AbortScope, Generations
@@ -83,12 +84,14 @@ class ExtractorActor(Actor[ExtractorMessage]):
         *,
         extraction: Extraction,
         aftermath: Aftermath,
+        activity: ActivitySink,
         config: Config,
         head: HistoryHead,
     ) -> None:
         super().__init__(mailbox, generations, trace)
         self._extraction = extraction
         self._aftermath = aftermath
+        self._activity = activity
         self._config = config
         self._head = head
         self._level: ThinkingLevel | None = None
@@ -123,6 +126,7 @@ class ExtractorActor(Actor[ExtractorMessage]):
             case ExtractionTurn():
                 if self._job is not None and self._job.number == message.job:
                     self._turn = message.number
+                    self._activity.turn("extractor", message.number)
             case ExtractionEnded():
                 await self._finish(message)
             case BranchChanged():
@@ -139,9 +143,11 @@ class ExtractorActor(Actor[ExtractorMessage]):
         """Forget a job of an older generation."""
         if isinstance(message, ExtractionEnded) and self._job and self._job.number == message.job:
             self._job = None
+            self._activity.end("extractor")
 
     def abandon(self, error: Exception) -> None:
         """Tell whoever waits for an extraction that none will end."""
+        self._activity.end("extractor")
         for waiter in self._waiters:
             waiter.fail(error)
         self._waiters.clear()
@@ -183,6 +189,7 @@ class ExtractorActor(Actor[ExtractorMessage]):
         scope = self.generations.scope.child(f"extraction {number}")
         self._job = _Job(number, begin.cause, scope, anyio.current_time())
         self._turn, self._last_cause = 0, begin.cause
+        self._activity.begin("extractor", self._config.extraction.max_turns)
         self.trace.event(
             "extraction_begun",
             actor=self.name,
@@ -224,6 +231,7 @@ class ExtractorActor(Actor[ExtractorMessage]):
             self.trace.event("stale_dropped", actor=self.name, message="ExtractionEnded", job=ended.job)
             return
         self._job, self._last, self._through = None, ended.attempt, ended.through
+        self._activity.end("extractor")
         await self._aftermath.follow(ended.attempt)
         await self._step(Ended(ended.attempt.ending))
 
@@ -255,6 +263,7 @@ class ExtractorActor(Actor[ExtractorMessage]):
         if self._job is not None:
             self._job.scope.abort(reason)
             self._job = None
+            self._activity.end("extractor")
 
     def _arm(self, seconds: float) -> None:
         self._disarm()

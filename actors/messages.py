@@ -210,6 +210,19 @@ class FileRead(Message):
 
 
 @dataclass(frozen=True, slots=True)
+class Reconfigured(Message):
+    """The configuration was read anew; whatever ran under the old one is over (CFG-6)."""
+
+    config: Config
+
+    essential: ClassVar[bool] = True
+
+    def merged_with(self, newer: Self) -> Self:
+        """Keep the newest configuration."""
+        return newer
+
+
+@dataclass(frozen=True, slots=True)
 class PrefetchStatus:
     """Recall as `/memory status` shows it; budget in units."""
 
@@ -231,6 +244,7 @@ PrefetchMessage = (
     | TurnAborted
     | BranchChanged
     | FileRead
+    | Reconfigured
     | PrefetchStatusWanted
 )
 
@@ -308,19 +322,6 @@ class ExtractionEnded(Message):
     through: str
 
     essential: ClassVar[bool] = True
-
-
-@dataclass(frozen=True, slots=True)
-class Reconfigured(Message):
-    """The configuration was read anew; whatever ran under the old one is over (CFG-6)."""
-
-    config: Config
-
-    essential: ClassVar[bool] = True
-
-    def merged_with(self, newer: Self) -> Self:
-        """Keep the newest configuration."""
-        return newer
 
 
 @dataclass(frozen=True, slots=True)

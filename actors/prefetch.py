@@ -38,12 +38,14 @@ from pi_project_memory.actors.messages import (
     PrefetchStatusWanted,
     PromptSubmitted,
     RecallReport,
+    Reconfigured,
     Selection,
     SelectionReady,
     TurnAborted,
     UserMessageSeen,
     VersionsSeen,
 )
+from pi_project_memory.actors.notifier import Notifier
 from pi_project_memory.actors.ports.clock import Clock
 from pi_project_memory.actors.ports.host import (
     HiddenMessage,
@@ -71,6 +73,7 @@ class PrefetchPorts:
     clock: Clock
     directory: str
     index: Mailbox[IndexMessage]
+    notifier: Notifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +136,11 @@ class PrefetchActor(Actor[PrefetchMessage]):
                 self._echo_expected = False
                 self._stop_all("the run was stopped")
             case BranchChanged():
-                await self._change_branch(message.head)
+                await self._change_branch(message)
             case FileRead():
                 await self._remember_read(message)
+            case Reconfigured():
+                self._reconfigure(message)
             case PrefetchStatusWanted():
                 message.reply.send(
                     PrefetchStatus(self._state.used, len(self._running), self._native_refusals, self._last)
@@ -207,7 +212,7 @@ class PrefetchActor(Actor[PrefetchMessage]):
         late = not job.reply.send(message)
         self._report(selection, recall, late=late)
         for warning in selection.warnings:
-            await self._ports.host.notify("warning", warning)
+            await self._ports.notifier.tell("warning", warning)
         await self._remember(selection, message if late else None)
 
     async def _compose(self, selection: Selection) -> Recall:
@@ -270,11 +275,18 @@ class PrefetchActor(Actor[PrefetchMessage]):
         with suppress(MailboxClosedError, MailboxFullError):
             self._ports.index.tell(message)
 
-    async def _change_branch(self, head: HistoryHead) -> None:
-        self._head = head
-        self._branch += 1
-        self._stop_all("another branch is active")
+    async def _change_branch(self, message: BranchChanged) -> None:
+        """Take the state from the branch as it is now; a compaction leaves the selections under way."""
+        self._head = message.head
+        if message.moved:
+            self._branch += 1
+            self._stop_all("another branch is active")
         await self.rebuild()
+
+    def _reconfigure(self, message: Reconfigured) -> None:
+        self._stop_all("the configuration was read anew")
+        selector = replace(self._ports.selector, configured=message.config.models.selector)
+        self._ports = replace(self._ports, selector=selector)
 
     async def _remember_read(self, message: FileRead) -> None:
         if self._state.has_read(message.path, message.version):

@@ -1,27 +1,30 @@
-"""`/memory` and its subcommands (CMD-1, CMD-2)."""
+"""`/memory` and its subcommands (CMD-1, CMD-2, CMD-4)."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from pi_project_memory.actors.messages import (
-    PrefetchStatus,
-    PrefetchStatusWanted,
-    Section,
-    SectionWanted,
-    TopicList,
-    TopicsWanted,
-)
+from anyio.abc import TaskGroup
+
+from pi_project_memory.actors.messages import ExtractionDone, ExtractionWanted, TopicList, TopicsWanted
 from pi_project_memory.actors.ports.clock import Clock
-from pi_project_memory.supervisor.asking import ASK_ERRORS, answer_or_none
+from pi_project_memory.supervisor.asking import ASK_ERRORS
+from pi_project_memory.supervisor.facts import gather_facts
 from pi_project_memory.supervisor.host.protocol import Command, CommandAnswer, Completion, Completions
+from pi_project_memory.supervisor.lifecycle import Lifecycle
 from pi_project_memory.supervisor.memory import Memory
-from pi_project_memory.supervisor.reports import StatusFacts, status_text, topic_table
-from pi_project_memory.supervisor.setup import Off
+from pi_project_memory.supervisor.outcomes import extraction_outcome
+from pi_project_memory.supervisor.reports import status_text, topic_table
 
 ANSWER_WAIT = 5.0
 """Seconds that a command waits for one actor."""
+
+WORK_WAIT = 60.0
+"""Seconds that a command waits for the work it has ordered where nothing can be shown later."""
+
+LONG_WAIT = 3600.0
+"""Seconds after which work whose outcome was promised is called lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,77 +39,92 @@ class Subcommand:
 SUBCOMMANDS = (
     Subcommand("status", "Show whether memory is on, where it is, and how it stands", while_off=True),
     Subcommand("list", "List the topics, newest first"),
+    Subcommand("extract", "Save now what is worth keeping of this conversation"),
+    Subcommand("reload-config", "Read config.json again", while_off=True),
 )
+_KNOWN = {subcommand.name: subcommand for subcommand in SUBCOMMANDS}
 
 
-@dataclass(frozen=True, slots=True)
 class Commands:
-    """Answers the commands of one session; exactly one of `memory` and `off` is there."""
+    """Answers the commands of one session."""
 
-    memory: Memory | None
-    off: Off | None
-    clock: Clock
+    def __init__(self, life: Lifecycle, clock: Clock, group: TaskGroup) -> None:
+        self._life = life
+        self._clock = clock
+        self._group = group
 
     async def answer(self, event: Command) -> CommandAnswer:
         """Return what to show for the text behind `/memory`."""
-        word, _, rest = event.arguments.strip().partition(" ")
-        known = {subcommand.name: subcommand for subcommand in SUBCOMMANDS}
-        if word not in known or rest.strip():
+        words = event.arguments.split()
+        if len(words) != 1 or words[0] not in _KNOWN:
             return CommandAnswer(_usage(event.arguments.strip()), "warning")
-        if self.memory is None and not known[word].while_off:
-            return CommandAnswer(f"/memory {word} is not available: {self._why_off()}", "warning")
-        handlers: dict[str, Callable[[], Awaitable[CommandAnswer]]] = {
-            "status": self._status,
+        name, memory = words[0], self._life.memory
+        if name == "status":
+            return CommandAnswer(status_text(await gather_facts(self._life, event.context.thinking_level)))
+        if name == "reload-config":
+            return await self._life.reload()
+        if memory is None:
+            return CommandAnswer(f"/memory {name} is not available: {self._why_off()}", "warning")
+        handlers: Mapping[str, Callable[[Memory, Command], Awaitable[CommandAnswer]]] = {
             "list": self._list,
+            "extract": self._extract,
         }
-        return await handlers[word]()
+        return await handlers[name](memory, event)
 
     @staticmethod
     def completions(prefix: str) -> Completions:
         """Return the subcommands that begin with `prefix`."""
-        items = [
-            Completion(sub.name, sub.name, sub.description)
-            for sub in SUBCOMMANDS
-            if sub.name.startswith(prefix.lstrip())
-        ]
-        return Completions(items)
+        typed = prefix.lstrip()
+        fitting = [sub for sub in SUBCOMMANDS if sub.name.startswith(typed)]
+        return Completions([Completion(sub.name, sub.name, sub.description) for sub in fitting])
 
     def _why_off(self) -> str:
-        return self.off.reason if self.off else "memory is still starting; try again in a moment"
+        off = self._life.off
+        return off.reason if off else "memory is still starting; try again in a moment"
 
-    async def _status(self) -> CommandAnswer:
-        if self.memory is None:
-            state = self.off.state if self.off else "starting"
-            return CommandAnswer(
-                f"Auto-memory: {state}\nMemory directory: not initialized\nReason: {self._why_off()}"
-            )
-        memory, number = self.memory, self.memory.generations.current
-        section: Awaitable[Section] = memory.index.ask(lambda r: SectionWanted(number, r), ANSWER_WAIT)
-        recall: Awaitable[PrefetchStatus] = memory.prefetch.ask(
-            lambda r: PrefetchStatusWanted(number, r), ANSWER_WAIT
-        )
-        facts = StatusFacts(
-            memory.prepared,
-            number,
-            section=await answer_or_none(section),
-            recall=await answer_or_none(recall),
-        )
-        return CommandAnswer(status_text(facts))
-
-    async def _list(self) -> CommandAnswer:
-        assert self.memory is not None, "list is not offered while memory is off"
-        memory, number = self.memory, self.memory.generations.current
+    async def _list(self, memory: Memory, _event: Command) -> CommandAnswer:
+        number = memory.generations.current
         try:
             topics: TopicList = await memory.index.ask(lambda r: TopicsWanted(number, r), ANSWER_WAIT)
         except ASK_ERRORS as error:
             return CommandAnswer(f"The topics could not be listed: {error}", "error")
-        return CommandAnswer(topic_table(topics, memory.directory, self.clock.now_ms()))
+        return CommandAnswer(topic_table(topics, memory.directory, self._clock.now_ms()))
+
+    async def _extract(self, memory: Memory, event: Command) -> CommandAnswer:
+        async def work(seconds: float) -> CommandAnswer:
+            number, level = memory.generations.current, event.context.thinking_level
+            done: ExtractionDone = await memory.extractor.ask(
+                lambda reply: ExtractionWanted(number, reply, "manual", event.context.history, level), seconds
+            )
+            return extraction_outcome(done, memory.directory)
+
+        return await self._order("extraction", work, wait=event.wait)
+
+    async def _order(
+        self, what: str, work: Callable[[float], Awaitable[CommandAnswer]], *, wait: bool
+    ) -> CommandAnswer:
+        """Have work done: wait where nothing could be shown later, else report when it is done (CMD-4)."""
+        if wait:
+            return await _outcome(what, work, WORK_WAIT)
+        self._group.start_soon(self._report, what, work)
+        return CommandAnswer(f"The {what} has been accepted; its outcome will be reported here.")
+
+    async def _report(self, what: str, work: Callable[[float], Awaitable[CommandAnswer]]) -> None:
+        answer = await _outcome(what, work, LONG_WAIT)
+        await self._life.notifier.tell(answer.level, answer.text)
+
+
+async def _outcome(
+    what: str, work: Callable[[float], Awaitable[CommandAnswer]], seconds: float
+) -> CommandAnswer:
+    try:
+        return await work(seconds)
+    except ASK_ERRORS as error:
+        return CommandAnswer(f"The {what} gave no outcome: {error}", "warning")
 
 
 def _usage(given: str) -> str:
-    known = ", ".join(subcommand.name for subcommand in SUBCOMMANDS)
-    return (
-        f"/memory {given} is not a command of memory. Known are: {known}."
-        if given
-        else f"Usage: /memory {known}"
-    )
+    known = ", ".join(_KNOWN)
+    if not given:
+        return f"Usage: /memory followed by one of: {known}."
+    return f"/memory {given} is not a command of memory. Known are: {known}."

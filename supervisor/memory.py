@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
 from anyio.abc import TaskGroup
 
-from pi_project_memory.actors.core.config import Role
+from pi_project_memory.actors.core.config import Config, Role
 from pi_project_memory.actors.core.usage import Usage
 from pi_project_memory.actors.extraction import Extraction
 from pi_project_memory.actors.extractor import ExtractorActor
 from pi_project_memory.actors.index import IndexActor, make_section
-from pi_project_memory.actors.mailbox import Mailbox, MailboxClosedError
+from pi_project_memory.actors.mailbox import Mailbox, MailboxClosedError, MailboxFullError, Message
 from pi_project_memory.actors.messages import (
     BackgroundWrites,
     ExtractorMessage,
     IndexMessage,
     PrefetchMessage,
+    Reconfigured,
+    SectionOutdated,
 )
 from pi_project_memory.actors.metered import MeteredModels
+from pi_project_memory.actors.notifier import Notifier
+from pi_project_memory.actors.ports.activity import ActivitySink
 from pi_project_memory.actors.ports.locks import FileLocks
 from pi_project_memory.actors.ports.store import MemoryStore
 from pi_project_memory.actors.prefetch import PrefetchActor, PrefetchPorts
@@ -30,8 +34,16 @@ from pi_project_memory.actors.selector import Selector
 from pi_project_memory.actors.subagent.aftermath import Aftermath
 from pi_project_memory.actors.subagent.run import Workshop
 from pi_project_memory.supervisor.host.protocol import Host, Initialize
-from pi_project_memory.supervisor.setup import Environment, Prepared
+from pi_project_memory.supervisor.setup import Environment, Prepared, Settings
 from pi_project_memory.supervisor.supervisor import ChildSpec, Supervisor
+
+
+@dataclass(frozen=True, slots=True)
+class Helpers:
+    """What the actors tell the user through."""
+
+    notifier: Notifier
+    activity: ActivitySink
 
 
 class Memory:
@@ -43,10 +55,11 @@ class Memory:
         prepared: Prepared,
         host: Host,
         environment: Environment,
+        helpers: Helpers,
         on_given_up: Callable[[str, Exception], None],
     ) -> None:
         self.prepared = prepared
-        self.config = prepared.config
+        self.settings = prepared.settings
         self.scope = AbortScope("session")
         self.generations = Generations(self.scope)
         self.index: Mailbox[IndexMessage] = Mailbox("index")
@@ -54,8 +67,9 @@ class Memory:
         self.extractor: Mailbox[ExtractorMessage] = Mailbox("extractor")
         self.head = start.history
         self._start = start
-        self._host = host
+        self.host = host
         self._environment = environment
+        self._helpers = helpers
         self._models: Mapping[Role, MeteredModels] = {
             role: MeteredModels(host, role, environment.trace) for role in get_args(Role)
         }
@@ -76,6 +90,26 @@ class Memory:
         return await self._supervisor.stop()
 
     @property
+    def config(self) -> Config:
+        """The configuration in force."""
+        return self.settings.config
+
+    def reconfigure(self, settings: Settings) -> None:
+        """Stop what runs under the old configuration and go on under the new one (CFG-6)."""
+        self.settings = settings.with_directory_of(self.settings)
+        number = self.generations.advance("the configuration was read anew")
+        self.tell(self.index, SectionOutdated(number))
+        self.tell(self.prefetch, Reconfigured(number, self.config))
+        self.tell(self.extractor, Reconfigured(number, self.config))
+
+    def tell(self, mailbox: Mailbox[Any], message: Message) -> None:
+        """Tell an actor something that it may miss when it is off or overwhelmed."""
+        try:
+            mailbox.tell(message)
+        except (MailboxClosedError, MailboxFullError) as error:
+            self._environment.trace.event("untold", message=type(message).__name__, error=str(error))
+
+    @property
     def directory(self) -> str:
         """The memory directory as text."""
         return self.prepared.paths.memory_dir
@@ -90,7 +124,7 @@ class Memory:
             mailbox,
             self.generations,
             self._environment.trace,
-            host=self._host,
+            host=self.host,
             store=self._store(),
             clock=self._environment.clock,
             directory=self.directory,
@@ -106,7 +140,9 @@ class Memory:
             f"{self._start.session.id}-memory-selector",
         )
         clock = self._environment.clock
-        ports = PrefetchPorts(self._host, store, selector, clock, self.directory, self.index)
+        ports = PrefetchPorts(
+            self.host, store, selector, clock, self.directory, self.index, self._helpers.notifier
+        )
         return PrefetchActor(mailbox, self.generations, self._environment.trace, ports=ports, head=self.head)
 
     def _make_extractor(self, mailbox: Mailbox[Any]) -> ExtractorActor:
@@ -123,6 +159,7 @@ class Memory:
             self._environment.trace,
             extraction=extraction,
             aftermath=self._aftermath("extractor"),
+            activity=self._helpers.activity,
             config=self.config,
             head=self.head,
         )
@@ -130,7 +167,7 @@ class Memory:
     def _workshop(self) -> Workshop:
         paths, start = self.prepared.paths, self._start
         return Workshop(
-            host=self._host,
+            host=self.host,
             trace=self._environment.trace,
             session_id=start.session.id,
             cwd=Path(start.cwd),
@@ -149,7 +186,8 @@ class Memory:
     def _aftermath(self, role: Role) -> Aftermath:
         return Aftermath(
             role,
-            self._host,
+            self.host,
+            self._helpers.notifier,
             self._environment.trace,
             self.directory,
             on_touch=lambda path: self._tell_index(paths=(path,)),
@@ -158,8 +196,7 @@ class Memory:
 
     def _tell_index(self, paths: tuple[str, ...] = (), *, ended: bool = False) -> None:
         """Tell the index what a background run does; it hears nothing when it is off."""
-        with suppress(MailboxClosedError):
-            self.index.tell(BackgroundWrites(self.generations.current, paths, ended))
+        self.tell(self.index, BackgroundWrites(self.generations.current, paths, ended))
 
     def _store(self) -> MemoryStore:
         """Return a reader of its own for each actor: nothing is shared."""

@@ -1,46 +1,34 @@
-"""What `/memory` shows, as text for a person."""
+"""What `/memory` shows, as text for a person (CMD-1)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 from pi_project_memory.actors.core.branch import RECALL_BUDGET
 from pi_project_memory.actors.core.catalogue import Topic
-from pi_project_memory.actors.core.config import Inherit, RoleModel
 from pi_project_memory.actors.core.lint import linked_paths, staleness_days
 from pi_project_memory.actors.core.sanitize import sanitize_line
+from pi_project_memory.actors.core.usage import Usage
 from pi_project_memory.actors.core.windows import INDEX_LINES, INDEX_UNITS
-from pi_project_memory.actors.messages import PrefetchStatus, RecallReport, Section, TopicList
-from pi_project_memory.supervisor.setup import Prepared
+from pi_project_memory.actors.messages import (
+    Activity,
+    ExtractorStatus,
+    PrefetchStatus,
+    RecallReport,
+    Section,
+    TopicList,
+)
+from pi_project_memory.actors.subagent.attempt import Attempt
+from pi_project_memory.supervisor.facts import MemoryFacts, RoleFacts, StatusFacts
+from pi_project_memory.supervisor.setup import Off, Settings
 
 _DESCRIPTION_WIDTH = 80
 
 
-@dataclass(frozen=True, slots=True)
-class StatusFacts:
-    """What is known when the status is asked for; None where an actor gave no answer."""
-
-    prepared: Prepared
-    generation: int
-    section: Section | None
-    recall: PrefetchStatus | None
-
-
 def status_text(facts: StatusFacts) -> str:
     """Return the status, a line for each fact."""
-    paths, models = facts.prepared.paths, facts.prepared.config.models
-    choice = "chosen by autoMemoryDirectory" if paths.custom else "the default of this project"
-    lines = [
-        "Auto-memory: on",
-        f"Memory directory: {paths.memory_dir} ({choice})",
-        f"Project: {paths.project_root}",
-        f"Selector model: {_model(models.selector)}",
-        _index_line(facts.section),
-        *_recall_lines(facts.recall),
-        f"Generation: {facts.generation}",
-    ]
-    return "\n".join(lines)
+    lines = _off_lines(facts.off) if facts.memory is None else _on_lines(facts.memory, facts.now)
+    return "\n".join([*lines, *_common_lines(facts)])
 
 
 def topic_table(listed: TopicList, directory: str, now_ms: float) -> str:
@@ -53,10 +41,36 @@ def topic_table(listed: TopicList, directory: str, now_ms: float) -> str:
     return "\n".join([f"{len(rows)} topics in {directory}, newest first:", "", *_aligned([head, *rows])])
 
 
-def _model(role: RoleModel) -> str:
-    named = role.model
-    name = "the session's own" if isinstance(named, Inherit) else f"{named.provider}/{named.model_id}"
-    return f"{name}, thinking {role.thinking_level}"
+def _off_lines(off: Off | None) -> Iterator[str]:
+    yield f"Auto-memory: {off.state if off else 'starting'}"
+    yield "Memory directory: not initialized"
+    if off is not None:
+        yield f"Reason: {off.reason}"
+
+
+def _on_lines(memory: MemoryFacts, now: float) -> Iterator[str]:
+    choice = "chosen by autoMemoryDirectory" if memory.custom else "the default of this project"
+    yield "Auto-memory: on"
+    yield f"Memory directory: {memory.directory} ({choice})"
+    yield f"Project: {memory.project}"
+    yield _index_line(memory.section)
+    yield from _recall_lines(memory.recall)
+    yield from _extraction_lines(memory.extractor, now)
+    yield from _role_lines(memory.roles)
+    yield f"Generation: {memory.generation}"
+
+
+def _common_lines(facts: StatusFacts) -> Iterator[str]:
+    if facts.settings is not None:
+        yield f"Configuration: {_source(facts.settings)}"
+    if facts.last_warning:
+        yield f"Last warning: {facts.last_warning}"
+    if facts.log_file:
+        yield f"Log: {facts.log_file}"
+
+
+def _source(settings: Settings) -> str:
+    return settings.path if settings.found else f"the defaults (there is no {settings.path})"
 
 
 def _index_line(section: Section | None) -> str:
@@ -66,11 +80,12 @@ def _index_line(section: Section | None) -> str:
     return f"Index: {section.lines} of {INDEX_LINES} lines, {section.units:,} of {INDEX_UNITS:,} units{cut}"
 
 
-def _recall_lines(recall: PrefetchStatus | None) -> Iterable[str]:
+def _recall_lines(recall: PrefetchStatus | None) -> Iterator[str]:
     if recall is None:
         yield "Recall: off, its part has failed"
         return
-    yield f"Recall: {recall.used:,} of {RECALL_BUDGET:,} units used on this branch"
+    busy = f", {recall.running} selecting now" if recall.running else ""
+    yield f"Recall: {recall.used:,} of {RECALL_BUDGET:,} units used on this branch{busy}"
     if recall.last is not None:
         yield f"Last recall: {_recall_summary(recall.last)}"
     if recall.native_refusals > 1:
@@ -88,6 +103,48 @@ def _recall_summary(report: RecallReport) -> str:
     note = f", {selection.note}" if selection.note else ""
     chosen = f"{len(selection.paths)} of {len(selection.offered)} topics chosen"
     return f"{chosen}, {recalled} recalled in {took:.2f} s{late}{note}"
+
+
+def _extraction_lines(extractor: ExtractorStatus | None, now: float) -> Iterator[str]:
+    if extractor is None:
+        yield "Extraction: off, its part has failed"
+        return
+    if extractor.activity is not None:
+        yield f"Extraction: running, {activity_text(extractor.activity, now)}"
+    if extractor.last is not None:
+        yield f"Last extraction: {attempt_text(extractor.last)}"
+    elif extractor.activity is None:
+        yield "Extraction: none yet in this session"
+
+
+def activity_text(activity: Activity, now: float) -> str:
+    """Return how far a run is: its turn and how long it has been at work."""
+    return f"turn {activity.turn} of {activity.most_turns}, for {now - activity.since:.0f} s"
+
+
+def attempt_text(attempt: Attempt) -> str:
+    """Return how an attempt ended in a few words."""
+    report = attempt.report
+    if report is None:
+        return f"{attempt.ending}{f' ({attempt.note})' if attempt.note else ''}"
+    finish = report.result.error or report.result.finish
+    return f"{finish}, {report.result.turns} turns, {len(report.changes)} files changed"
+
+
+def _role_lines(roles: Sequence[RoleFacts]) -> Iterator[str]:
+    for facts in roles:
+        yield f"{facts.role.capitalize()} model: {facts.model}; {_usage(facts.usage)}"
+    total = sum((facts.usage for facts in roles), Usage())
+    if total.requests:
+        yield f"Spent in this session: {_usage(total)}"
+
+
+def _usage(usage: Usage) -> str:
+    if not usage.requests:
+        return "not used yet"
+    cached = f" ({usage.cache_read:,} cached)" if usage.cache_read else ""
+    requests = f"{usage.requests} request{'s' if usage.requests > 1 else ''}"
+    return f"{requests}, {usage.input:,} tokens in{cached}, {usage.output:,} out, ${usage.cost:.4f}"
 
 
 def _row(topic: Topic, linked: frozenset[str], now_ms: float) -> tuple[str, ...]:

@@ -12,19 +12,16 @@ import os
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any, Literal
 
 import anyio
 from anyio.abc import TaskGroup
 
 from pi_project_memory.actors.core.config import ThinkingLevel
-from pi_project_memory.actors.mailbox import Mailbox, MailboxClosedError, MailboxFullError, Message, Reply
+from pi_project_memory.actors.mailbox import Reply
 from pi_project_memory.actors.messages import (
     BranchChanged,
     ChangesDue,
     ChangesWanted,
-    ExtractionDone,
-    ExtractionWanted,
     PromptSubmitted,
     Section,
     SectionOutdated,
@@ -33,7 +30,7 @@ from pi_project_memory.actors.messages import (
     TurnsSettled,
     UserMessageSeen,
 )
-from pi_project_memory.actors.ports.host import HiddenMessage, HostError, NoticeLevel
+from pi_project_memory.actors.ports.host import HiddenMessage, HistoryHead
 from pi_project_memory.actors.ports.trace import in_turn
 from pi_project_memory.supervisor.asking import answer_or_none
 from pi_project_memory.supervisor.commands import Commands
@@ -60,8 +57,10 @@ from pi_project_memory.supervisor.host.protocol import (
     ToolResultAnswer,
     UserMessage,
 )
+from pi_project_memory.supervisor.lifecycle import Lifecycle
 from pi_project_memory.supervisor.memory import Memory
-from pi_project_memory.supervisor.setup import Environment, Off, Prepared, prepare
+from pi_project_memory.supervisor.setup import Environment
+from pi_project_memory.supervisor.shutdown import finish_extraction, finish_maintenance
 from pi_project_memory.supervisor.tool_events import TOOL_RESULT_EVENTS, joined, tool_used
 from pi_project_memory.supervisor.version import __version__
 
@@ -70,9 +69,6 @@ RECALL_WAIT = 2.0
 
 COMMAND_WAIT = 5.0
 """Seconds that a command waits for the start-up and for an actor's answer."""
-
-MAINTENANCE_WAIT = 60.0
-"""Seconds that compaction and shutdown wait for an extraction (EXT-4, LIFE-5)."""
 
 NOTICE_WAIT = 0.1
 """Seconds beyond the recall that a request waits for a notice of outside changes."""
@@ -97,14 +93,12 @@ class MemoryService:
         self._group = group
         self._turns = itertools.count(1)
         self._turn = ""
-        self._set_up = anyio.Event()
-        self._memory: Memory | None = None
-        self._off: Off | None = None
+        self._life = Lifecycle(host, environment, group)
+        self._commands = Commands(self._life, environment.clock, group)
         self._level: ThinkingLevel | None = None
         self._cwd = "/"
         self._unheard_turns = 0
-        self._close_asked = anyio.Event()
-        self._closed = anyio.Event()
+        self._unheard_head: HistoryHead | None = None
 
     async def initialize(self, start: Initialize, log_file: str | None = None) -> Initialized:
         """Answer the handshake; the set-up goes on behind it. Raises VersionMismatchError."""
@@ -116,9 +110,17 @@ class MemoryService:
             )
         self._level = start.thinking_level
         self._cwd = start.cwd
-        self._group.start_soon(self._prepare, start)
+        self._life.log_file = log_file
+        self._group.start_soon(self._begin, start)
         service = ServiceName("pi-project-memory", __version__, os.getpid())
         return Initialized(PROTOCOL_VERSION, service, log_file, TOOL_RESULT_EVENTS)
+
+    async def _begin(self, start: Initialize) -> None:
+        await self._life.begin(start)
+        memory = self._life.memory
+        if memory is not None and self._unheard_head is not None:
+            memory.head = self._unheard_head
+            self._settle(memory, self._unheard_turns)
 
     async def before_agent_start(self, event: BeforeAgentStart) -> AgentStartAnswer:
         """Return the section for this run, and what else the model should see if it comes in two seconds."""
@@ -130,13 +132,13 @@ class MemoryService:
     async def _begin_run(self, event: BeforeAgentStart) -> AgentStartAnswer:
         started = anyio.current_time()
         until = started + min(RECALL_WAIT, event.within_ms / 1000 - _ANSWER_MARGIN)
-        memory = await self._ready(until - anyio.current_time())
+        memory = await self._life.ready(until - anyio.current_time())
         if memory is None:
             return AgentStartAnswer()
         memory.head = event.context.history
         recall: Reply[HiddenMessage | None] = Reply()
         if event.message_type == "user" and event.prompt is not None:
-            self._tell(memory.prefetch, self._submitted(memory, event.prompt, recall))
+            memory.tell(memory.prefetch, self._submitted(memory, event.prompt, recall))
         else:
             recall.send(None)
         try:
@@ -174,14 +176,16 @@ class MemoryService:
 
     def user_message(self, event: UserMessage) -> None:
         """Note that a user message has entered the session."""
-        if self._memory is not None:
+        if self._life.memory is not None:
             with in_turn(self._turn):
-                number = self._memory.generations.current
-                self._tell(self._memory.prefetch, UserMessageSeen(number, event.text, self._level))
+                number = self._life.memory.generations.current
+                self._life.memory.tell(
+                    self._life.memory.prefetch, UserMessageSeen(number, event.text, self._level)
+                )
 
     async def tool_result(self, event: ToolResult) -> ToolResultAnswer:
         """Return what the main agent should read behind a tool's result: a reminder or a finding."""
-        memory = self._memory
+        memory = self._life.memory
         used = None if memory is None else tool_used(event, self._cwd)
         if memory is None or used is None:
             return ToolResultAnswer()
@@ -194,45 +198,47 @@ class MemoryService:
     def agent_settled(self, event: AgentSettled) -> None:
         """Note that a run has ended for good."""
         self._level = event.context.thinking_level
-        memory = self._memory
+        memory = self._life.memory
         if memory is None:
             self._unheard_turns += not event.aborted
+            self._unheard_head = event.context.history
             return
         memory.head = event.context.history
         with in_turn(self._turn):
             self._environment.trace.event("run_settled", aborted=event.aborted)
-            self._settle(memory, aborted=event.aborted)
+            if event.aborted:
+                memory.tell(memory.prefetch, TurnAborted(memory.generations.current))
+            self._settle(memory, int(not event.aborted))
 
-    def _settle(self, memory: Memory, *, aborted: bool) -> None:
+    def _settle(self, memory: Memory, turns: int) -> None:
         number = memory.generations.current
-        if aborted:
-            self._tell(memory.prefetch, TurnAborted(number))
-        self._tell(memory.index, ChangesDue(number))
-        self._tell(memory.extractor, TurnsSettled(number, memory.head, int(not aborted), self._level))
+        memory.tell(memory.index, ChangesDue(number))
+        memory.tell(memory.extractor, TurnsSettled(number, memory.head, turns, self._level))
 
     def history_changed(self, event: HistoryChanged) -> None:
         """Follow the session to another branch, or to what is left of this one."""
-        memory = self._memory
+        memory = self._life.memory
         if memory is None:
             return
         memory.head = event.history
         number, moved = memory.generations.current, event.reason == "tree"
-        self._tell(memory.index, SectionOutdated(number))
-        self._tell(memory.prefetch, BranchChanged(number, event.history))
-        self._tell(memory.extractor, BranchChanged(number, event.history, moved))
+        memory.tell(memory.index, SectionOutdated(number))
+        memory.tell(memory.prefetch, BranchChanged(number, event.history, moved))
+        memory.tell(memory.extractor, BranchChanged(number, event.history, moved))
 
     async def before_compact(self, event: BeforeCompact) -> Empty:
         """Answer when everything said so far has been extracted, after a minute at the latest (EXT-4)."""
         self._level = event.context.thinking_level
-        if self._memory is not None:
-            self._memory.head = event.context.history
-            await self._extract(self._memory, "compaction")
+        if self._life.memory is not None:
+            self._life.memory.head = event.context.history
+            await finish_extraction(self._life.memory, "compaction", self._level)
         return Empty()
 
     async def command(self, event: Command) -> CommandAnswer:
         """Answer `/memory`."""
-        await self._ready(COMMAND_WAIT)
-        return await Commands(self._memory, self._off, self._environment.clock).answer(event)
+        self._level = event.context.thinking_level
+        await self._life.ready(COMMAND_WAIT)
+        return await self._commands.answer(event)
 
     def complete(self, event: Complete) -> Completions:
         """Return what the typed argument can become."""
@@ -240,95 +246,17 @@ class MemoryService:
 
     async def shutdown(self, event: Shutdown) -> Empty:
         """End the session's memory."""
-        if self._memory is not None:
-            await self._extract(self._memory, "shutdown")
-        await self._close(f"the session ends ({event.reason})")
+        if self._life.memory is not None:
+            await finish_maintenance(self._life.memory, self._level)
+        await self._life.close(f"the session ends ({event.reason})")
         return Empty()
 
     async def host_gone(self) -> None:
         """End the memory because the host has vanished and can answer nothing more (HOST-11)."""
-        await self._close("the host is gone")
-
-    async def _extract(self, memory: Memory, cause: Literal["compaction", "shutdown"]) -> None:
-        """Have the rest extracted, and wait for it no longer than was promised."""
-        number = memory.generations.current
-        done: Awaitable[ExtractionDone] = memory.extractor.ask(
-            lambda reply: ExtractionWanted(number, reply, cause, memory.head, self._level), MAINTENANCE_WAIT
-        )
-        await answer_or_none(done)
-
-    async def _close(self, reason: str) -> None:
-        """Close once, whoever asks and whatever becomes of the asker; every asker sees it done."""
-        if self._close_asked.is_set():
-            await self._closed.wait()
-            return
-        self._close_asked.set()
-        with anyio.CancelScope(shield=True):
-            await self._stop(reason)
-        self._closed.set()
-
-    async def _stop(self, reason: str) -> None:
-        self._off = self._off or Off("failed", reason)
-        memory, self._memory = self._memory, None
-        late = await memory.stop(reason) if memory is not None else []
-        self._environment.trace.event("shut_down", reason=reason, late=", ".join(late))
-        self._set_up.set()
-
-    async def _prepare(self, start: Initialize) -> None:
-        outcome = await prepare(start, self._environment)
-        if self._close_asked.is_set():
-            return
-        match outcome:
-            case Off(state, reason):
-                self._off = outcome
-                if state == "failed":
-                    await self._warn("error", f"Project memory is off for this session: {reason}")
-            case Prepared():
-                memory = Memory(start, outcome, self._host, self._environment, self._give_up)
-                await memory.start(self._group)
-                if self._close_asked.is_set():
-                    await memory.stop("the session has ended")
-                    return
-                self._memory = memory
-                self._tell_unheard(memory)
-        self._set_up.set()
-
-    def _tell_unheard(self, memory: Memory) -> None:
-        """Deliver what settled while the memory was still being set up."""
-        if self._unheard_turns:
-            number, turns = memory.generations.current, self._unheard_turns
-            self._tell(memory.extractor, TurnsSettled(number, memory.head, turns, self._level))
-
-    async def _ready(self, seconds: float) -> Memory | None:
-        """Wait for the set-up, `seconds` at most, and return the memory if it is on."""
-        with anyio.move_on_after(max(seconds, 0.0)):
-            await self._set_up.wait()
-        return self._memory
+        await self._life.close("the host is gone")
 
     def _submitted(self, memory: Memory, prompt: str, reply: Reply[HiddenMessage | None]) -> PromptSubmitted:
         return PromptSubmitted(memory.generations.current, reply, prompt, self._level)
-
-    def _tell(self, mailbox: Mailbox[Any], message: Message) -> None:
-        """Tell an actor something that it may miss when it is off or overwhelmed."""
-        try:
-            mailbox.tell(message)
-        except (MailboxClosedError, MailboxFullError) as error:
-            self._environment.trace.event("untold", message=type(message).__name__, error=str(error))
-
-    def _give_up(self, actor: str, error: Exception) -> None:
-        self._group.start_soon(
-            self._warn,
-            "warning",
-            f"Project memory: the {actor} part failed too often and is off for this session ({error}). "
-            "Pi and the rest of the memory go on.",
-        )
-
-    async def _warn(self, level: NoticeLevel, text: str) -> None:
-        self._environment.trace.event("notice", level=level, text=text)
-        try:
-            await self._host.notify(level, text)
-        except HostError:
-            self._environment.trace.event("notice_unseen", level=level)
 
 
 @asynccontextmanager

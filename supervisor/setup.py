@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from pi_project_memory.actors.core.config import Config
 from pi_project_memory.actors.core.identity import ProjectPaths, config_file
 from pi_project_memory.actors.ports.clock import Clock, SystemClock
-from pi_project_memory.actors.ports.config_file import ConfigError, load_config
+from pi_project_memory.actors.ports.config_file import load_config
 from pi_project_memory.actors.ports.git import CommandGit, Git, resolve_project_root
 from pi_project_memory.actors.ports.private_dirs import InitialisationError
 from pi_project_memory.actors.ports.project_dirs import initialise
@@ -36,13 +36,31 @@ class Environment:
 
 
 @dataclass(frozen=True, slots=True)
+class Settings:
+    """A configuration as it was read from `path`, and the memory directory that the session goes by.
+
+    `directory` is `autoMemoryDirectory` as it was when the session began; `found` is false when there is
+    no file and the defaults hold.
+    """
+
+    config: Config
+    path: str
+    found: bool
+    directory: str | None
+
+    def with_directory_of(self, older: Settings | None) -> Settings:
+        """Return these settings with the directory that the session has gone by so far."""
+        return self if older is None else replace(self, directory=older.directory)
+
+
+@dataclass(frozen=True, slots=True)
 class Prepared:
-    """Memory is on: with this configuration, in these directories.
+    """Memory is on: with these settings, in these directories.
 
     `worktree` is the top of the worktree that holds the session's directory, or that directory itself.
     """
 
-    config: Config
+    settings: Settings
     paths: ProjectPaths
     worktree: str
 
@@ -55,25 +73,23 @@ class Off:
     reason: str
 
 
-async def prepare(start: Initialize, environment: Environment) -> Prepared | Off:
-    """Read the configuration and make the directories; touch neither when memory is off (PATH-6)."""
-    try:
-        return await _prepare(start, environment)
-    except (ConfigError, InitialisationError) as error:
-        return Off("failed", str(error))
+async def read_settings(agent_dir: str) -> Settings:
+    """Read the configuration; raises ConfigError."""
+    loaded = await load_config(config_file(agent_dir))
+    return Settings(loaded.config, loaded.path, loaded.found, loaded.config.auto_memory_directory)
 
 
-async def _prepare(start: Initialize, environment: Environment) -> Prepared | Off:
-    path = config_file(start.agent_dir)
-    loaded = await load_config(path)
-    if not loaded.config.enabled:
-        return Off("disabled", f"`enabled` is false in {path}")
+async def prepare(start: Initialize, settings: Settings, environment: Environment) -> Prepared | Off:
+    """Make the directories; touch none when memory is off (PATH-6)."""
+    if not settings.config.enabled:
+        return Off("disabled", f"`enabled` is false in {settings.path}")
     if not start.trusted:
         return Off(
             "untrusted", "the project is not trusted; memory neither reads nor creates anything for it"
         )
-    root = await resolve_project_root(start.cwd, environment.git)
-    paths = await initialise(
-        start.agent_dir, root.path, loaded.config.auto_memory_directory, environment.home
-    )
-    return Prepared(loaded.config, paths, root.worktree)
+    try:
+        root = await resolve_project_root(start.cwd, environment.git)
+        paths = await initialise(start.agent_dir, root.path, settings.directory, environment.home)
+    except InitialisationError as error:
+        return Off("failed", str(error))
+    return Prepared(settings, paths, root.worktree)

@@ -150,7 +150,7 @@ def decide(state: CursorState, event: Event, policy: Policy) -> Step:
 
 
 def _settled_idle(state: CursorState, event: Settled, policy: Policy) -> Step:
-    state = replace(state, end=event.end)
+    state = _reaching(state, event.end)
     if not event.turns or not policy.automatic:
         return state, ()
     state = replace(state, turns=state.turns + event.turns)
@@ -161,7 +161,7 @@ def _settled_idle(state: CursorState, event: Settled, policy: Policy) -> Step:
 
 def _settled_running(state: CursorState, event: Settled, policy: Policy) -> Step:
     trailing = state.trailing or (policy.automatic and event.turns > 0)
-    return replace(state, end=event.end, trailing=trailing), ()
+    return replace(_reaching(state, event.end), trailing=trailing), ()
 
 
 def _idle_elapsed(state: CursorState, _event: IdleElapsed, policy: Policy) -> Step:
@@ -169,7 +169,7 @@ def _idle_elapsed(state: CursorState, _event: IdleElapsed, policy: Policy) -> St
 
 
 def _asked_idle(state: CursorState, event: Asked, policy: Policy) -> Step:
-    state = replace(state, end=event.end)
+    state = _reaching(state, event.end)
     if event.cause != "manual" and not policy.automatic:
         return state, (AnswerWaiters(None),)
     return _begin(state, event.cause)
@@ -178,7 +178,7 @@ def _asked_idle(state: CursorState, event: Asked, policy: Policy) -> Step:
 def _asked_running(state: CursorState, event: Asked, policy: Policy) -> Step:
     wanted = event.cause == "manual" or policy.automatic
     newer = event.end > (state.snapshot or 0)
-    return replace(state, end=event.end, trailing=state.trailing or (wanted and newer)), ()
+    return replace(_reaching(state, event.end), trailing=state.trailing or (wanted and newer)), ()
 
 
 def _ended(state: CursorState, event: Ended, policy: Policy) -> Step:
@@ -213,6 +213,11 @@ def _invalidated(state: CursorState, _event: Invalidated, _policy: Policy) -> St
     fresh = CursorState(cursor=state.cursor, end=state.end)
     abort = (Abort("trust or configuration has changed"),) if state.phase == "running" else ()
     return fresh, (*abort, DisarmIdle(), AnswerWaiters("aborted" if abort else None))
+
+
+def _reaching(state: CursorState, end: int) -> CursorState:
+    """Let the branch reach to `end`: it never shrinks, but what is told of it may come late."""
+    return replace(state, end=max(state.end, end))
 
 
 def _begin(state: CursorState, cause: Cause) -> Step:

@@ -11,8 +11,6 @@ FEWEST_WORDS = 3
 
 Verdict = Literal["run", "no message", "main agent wrote", "too few words"]
 
-_WRITERS = frozenset({"write", "edit"})
-
 Json = Mapping[str, Any]
 
 
@@ -30,19 +28,10 @@ def judge(entries: Sequence[Json], written: frozenset[str]) -> Verdict:
 
 
 def written_paths(entries: Iterable[Json]) -> tuple[str, ...]:
-    """Return the paths of the main agent's successful `write` and `edit` calls, nested ones included."""
-    entries = list(entries)
-    calls = {call["id"]: call for message in _messages(entries) for call in _tool_calls(message)}
-    paths: list[str] = []
-    for message in _messages(entries):
-        if message["role"] != "toolResult":
-            continue
-        done = calls.get(str(message.get("toolCallId")))
-        if done is not None and not message.get("isError"):
-            paths.extend(_path(done.get("name"), done.get("arguments")))
-        for nested in message.get("nestedCalls") or ():
-            if isinstance(nested, Mapping) and not nested.get("isError"):
-                paths.extend(_path(nested.get("name"), nested.get("arguments")))
+    """Return the paths of the main agent's successful `write` and `edit` calls, those of scripts included."""
+    messages = list(_messages(entries))
+    calls = {str(call.get("id")): call for message in messages for call in _tool_calls(message)}
+    paths = (path for message in messages for path in _written_by(message, calls))
     return tuple(dict.fromkeys(paths))
 
 
@@ -54,14 +43,26 @@ def _messages(entries: Iterable[Json]) -> Iterator[Json]:
 
 
 def _tool_calls(message: Json) -> Iterator[Json]:
-    content = message.get("content")
-    if message["role"] == "assistant" and isinstance(content, list):
-        yield from (block for block in content if block.get("type") == "toolCall" and "id" in block)
+    return _blocks(message.get("content"), "toolCall") if message["role"] == "assistant" else iter(())
 
 
-def _path(tool: object, arguments: object) -> Iterator[str]:
-    if tool in _WRITERS and isinstance(arguments, Mapping) and isinstance(arguments.get("path"), str):
-        yield arguments["path"]
+def _written_by(result: Json, calls: Json) -> Iterator[str]:
+    """Return what the call behind a tool's result has written, and what a script made it write."""
+    if result["role"] != "toolResult":
+        return
+    if not result.get("isError"):
+        yield from _path(calls.get(str(result.get("toolCallId"))))
+    match result.get("nestedCalls"):
+        case {"calls": [*nested]}:
+            for call in nested:
+                if isinstance(call, Mapping) and call.get("status") == "ok":
+                    yield from _path(call)
+
+
+def _path(call: object) -> Iterator[str]:
+    match call:
+        case {"name": "write" | "edit", "arguments": {"path": str(path)}}:
+            yield path
 
 
 def _has_enough_words(message: Json) -> bool:
@@ -74,5 +75,9 @@ def _has_enough_words(message: Json) -> bool:
 def _texts(content: object) -> Iterator[str]:
     if isinstance(content, str):
         yield content
-    elif isinstance(content, list):
-        yield from (block["text"] for block in content if block.get("type") == "text")
+    yield from (block["text"] for block in _blocks(content, "text") if isinstance(block.get("text"), str))
+
+
+def _blocks(content: object, kind: str) -> Iterator[Json]:
+    blocks = content if isinstance(content, list) else []
+    return (block for block in blocks if isinstance(block, Mapping) and block.get("type") == kind)

@@ -18,9 +18,14 @@ Json = Mapping[str, Any]
 
 
 def conversation(entries: Iterable[Json], model: ModelKey) -> list[dict[str, Any]]:
-    """Return the messages that the entries hold, fit to be replayed to `model`; our own are left out."""
+    """Return the messages that the entries hold, fit to be replayed to `model`; our own are left out.
+
+    So are the results of calls that lie before the entries: providers refuse a result without its call.
+    """
     messages = (_message(entry) for entry in entries)
-    return [fit for message in messages if message is not None if (fit := for_model(message, model))]
+    fit = [kept for message in messages if message is not None if (kept := for_model(message, model))]
+    called = {str(block.get("id")) for message in fit for block in message["content"] if _is_call(block)}
+    return [message for message in fit if _is_answerless(message) or str(message.get("toolCallId")) in called]
 
 
 def recent(messages: Sequence[dict[str, Any]], limit: int | None) -> list[dict[str, Any]]:
@@ -52,6 +57,14 @@ def for_model(message: Mapping[str, Any], model: ModelKey) -> dict[str, Any] | N
 def model_key(message: Json) -> ModelKey:
     """Return which model made an assistant message."""
     return (str(message.get("provider")), str(message.get("api")), str(message.get("model")))
+
+
+def _is_answerless(message: Json) -> bool:
+    return bool(message["role"] != "toolResult")
+
+
+def _is_call(block: Json) -> bool:
+    return block.get("type") == "toolCall"
 
 
 def _unsigned(block: Json) -> dict[str, Any]:

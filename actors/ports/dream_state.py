@@ -137,6 +137,26 @@ class DreamStateFile:
             publish_replace(os.fspath(self.state_path), render_dream_state(new))
 
 
+@dataclass(slots=True)
+class MemoryDreamState:
+    """The state as a value, for a process that shares it with nobody."""
+
+    current: DreamState | Damaged = field(default_factory=DreamState)
+
+    async def read(self) -> DreamState | Damaged:
+        """Return the value."""
+        return self.current
+
+    async def compare_and_swap(self, expected: int | None, new: int | None) -> SwapOutcome:
+        """Replace the value if it is the expected one."""
+        if isinstance(self.current, Damaged):
+            return self.current
+        if self.current.recorded_at != expected:
+            return Mismatch(self.current)
+        self.current = DreamState(new)
+        return Swapped()
+
+
 def _read_regular(path: Path) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:

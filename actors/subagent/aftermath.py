@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from pi_project_memory.actors.core.config import Role
 from pi_project_memory.actors.core.summary import SUMMARY_TYPE, summary_details, summary_text
+from pi_project_memory.actors.notifier import Notifier
 from pi_project_memory.actors.ports.host import HiddenMessage, HostError, HostPorts
 from pi_project_memory.actors.ports.trace import Trace
 from pi_project_memory.actors.subagent.attempt import Attempt
@@ -22,6 +23,7 @@ class Aftermath:
 
     role: Role
     host: HostPorts
+    notifier: Notifier
     trace: Trace
     directory: str
     on_touch: Callable[[str], None]
@@ -52,10 +54,7 @@ class Aftermath:
         if problem in self._told:
             return
         self._told.add(problem)
-        try:
-            await self.host.notify("warning", f"Project memory: the {self.role} failed: {problem}")
-        except HostError as error:
-            self.trace.event("host_refused", actor=self.role, error=str(error))
+        await self.notifier.tell("warning", f"Project memory: the {self.role} failed: {problem}")
 
     async def _send_summary(self, changes: Mapping[str, str]) -> None:
         text = summary_text(self.role, changes, self.directory)

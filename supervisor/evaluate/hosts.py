@@ -1,21 +1,43 @@
-"""What an evaluation needs of a host: models, and a word on which one it got."""
+"""What an evaluation needs of a host: models, its file tools, and a word on which model it got."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from typing import Protocol
 
 import anyio
 
 from pi_project_memory.actors.core.config import ModelRef, RoleModel, ThinkingLevel, effective_thinking
-from pi_project_memory.actors.ports.host import HostError, ModelQuery, Models
+from pi_project_memory.actors.ports.host import HostError, JsonObject, ModelQuery, Models
+from pi_project_memory.actors.ports.tools import ToolHost
 from pi_project_memory.supervisor.evaluate.loading import EvaluationError
 
 ModelsFor = Callable[[str], Models]
 """Gives the models that answer one case, by its id; for a real host they are always the same."""
 
-Evaluation = Callable[[ModelsFor], Awaitable[None]]
+
+class EvaluatedHost(Models, ToolHost, Protocol):
+    """The part of a host that is evaluated: its models, and the tools that they call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hosts:
+    """Gives the host that answers one case, and declares the six tools as its models know them.
+
+    `of` is told the case's id and the directory in which scripted tool calls find the memory.
+    """
+
+    of: Callable[[str, str], EvaluatedHost]
+    tools: Sequence[JsonObject] = ()
+
+    def __call__(self, case: str, memory: str = "") -> EvaluatedHost:
+        """Return the host of a case."""
+        return self.of(case, memory)
+
+
+Evaluation = Callable[[Hosts], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +74,12 @@ async def concrete_model(models: Models, configured: RoleModel) -> Model:
     return Model(answer.model.label, answer.thinking_level)
 
 
-def run_to_end(host: AbstractAsyncContextManager[ModelsFor], evaluation: Evaluation) -> str:
+def run_to_end(host: AbstractAsyncContextManager[Hosts], evaluation: Evaluation) -> str:
     """Run `evaluation` while `host` is open; return why it was cut short, or ""."""
 
     async def run() -> None:
-        async with host as models_for:
-            await evaluation(models_for)
+        async with host as hosts:
+            await evaluation(hosts)
 
     try:
         anyio.run(run)

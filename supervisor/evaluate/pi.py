@@ -22,7 +22,7 @@ from pathlib import Path
 import anyio
 from anyio.abc import Process
 
-from pi_project_memory.supervisor.evaluate.hosts import ModelsFor
+from pi_project_memory.supervisor.evaluate.hosts import Hosts
 from pi_project_memory.supervisor.evaluate.loading import EvaluationError
 from pi_project_memory.supervisor.evaluate.standin import StandIn
 from pi_project_memory.supervisor.install import LAUNCH_FILE, SOURCE
@@ -63,8 +63,8 @@ def _absolute(extension: str) -> str:
 
 
 @asynccontextmanager
-async def open_pi(pi: PiProgram) -> AsyncIterator[ModelsFor]:
-    """Give the models of a Pi that runs inside the block; raises EvaluationError when it does not start."""
+async def open_pi(pi: PiProgram) -> AsyncIterator[Hosts]:
+    """Give the host that is a Pi inside the block; raises EvaluationError when it does not start."""
     with tempfile.TemporaryDirectory(prefix="ppm-") as name:
         places = _Places(Path(name))
         places.lay_out()
@@ -73,10 +73,10 @@ async def open_pi(pi: PiProgram) -> AsyncIterator[ModelsFor]:
             server = await asyncio.start_unix_server(stand_in.accept, places.socket)
             async with server, _running(pi.command(places.extension), places) as process:
                 group.start_soon(_watch, process, stand_in)
-                host = await stand_in.host(START_SECONDS)
-                if host is None:
+                hosts = await stand_in.hosts(START_SECONDS)
+                if hosts is None:
                     raise EvaluationError(_never_began(process, places))
-                yield lambda _: host
+                yield hosts
             group.cancel_scope.cancel()
 
 

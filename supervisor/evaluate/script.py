@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 from msgspec import Struct, field
 
 from pi_project_memory.actors.ports.host import ModelInfo
-from pi_project_memory.supervisor.evaluate.hosts import ModelsFor
+from pi_project_memory.supervisor.evaluate.hosts import Hosts
 from pi_project_memory.supervisor.evaluate.loading import load_yaml, refuse
 from pi_project_memory.supervisor.host.scenario import Reply
 from pi_project_memory.supervisor.host.simulated import ScriptedModels, SimulatedHost
+from pi_project_memory.supervisor.host.tools.schemas import DECLARATIONS
 
 
 class Script(Struct, frozen=True, forbid_unknown_fields=True):
@@ -33,12 +35,12 @@ def load_script(path: Path, cases: Collection[str]) -> Script:
 
 
 @asynccontextmanager
-async def open_script(script: Script) -> AsyncIterator[ModelsFor]:
+async def open_script(script: Script) -> AsyncIterator[Hosts]:
     """Give each case models of its own, so that the order in which cases run does not matter."""
     active = ModelInfo(script.provider, script.model, script.api)
 
-    def models_for(case: str) -> SimulatedHost:
+    def host_of(case: str, memory: str) -> SimulatedHost:
         replies = script.replies.get(case, script.otherwise)
-        return SimulatedHost(ScriptedModels({active.label: replies}, script.api, active))
+        return SimulatedHost(ScriptedModels({active.label: replies}, script.api, active, memory))
 
-    yield models_for
+    yield Hosts(host_of, [asdict(declaration) for declaration in DECLARATIONS])

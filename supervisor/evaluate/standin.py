@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
 
 import anyio
 from anyio.abc import TaskGroup
 
+from pi_project_memory.actors.ports.host import JsonObject
+from pi_project_memory.supervisor.evaluate.hosts import Hosts
 from pi_project_memory.supervisor.host.frames import FrameDecoder
+from pi_project_memory.supervisor.host.operations import ToolOperation
 from pi_project_memory.supervisor.host.peer import Peer, RequestMethod
 from pi_project_memory.supervisor.host.pipe import PipeHost
 from pi_project_memory.supervisor.host.protocol import (
@@ -30,33 +34,36 @@ class StandIn:
     def __init__(self, group: TaskGroup) -> None:
         self._group = group
         self._decided = anyio.Event()
-        self._peer: Peer | None = None
-        self._shaken = False
+        self._host: PipeHost | None = None
+        self._tools: Sequence[JsonObject] | None = None
 
     def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Take a connection; a second one would be a restart of the service, which is not wanted."""
-        if self._peer is not None:
+        if self._host is not None:
             writer.close()
             return
-        self._peer = Peer(writer.write, self._group)
-        self._peer.methods = {
+        peer = Peer(writer.write, self._group)
+        self._host = PipeHost(peer)
+        peer.methods = {
             "initialize": RequestMethod(Initialize, self._initialize),
+            "tool_operation": RequestMethod(ToolOperation, self._host.tool_operation),
             "shutdown": RequestMethod(Shutdown, self._shutdown),
         }
-        self._group.start_soon(_serve, reader, writer, self._peer)
+        self._group.start_soon(_serve, reader, writer, peer)
 
     def give_up(self) -> None:
         """No handshake will come any more."""
         self._decided.set()
 
-    async def host(self, seconds: float) -> PipeHost | None:
+    async def hosts(self, seconds: float) -> Hosts | None:
         """Return the host once it has shaken hands, or None when it does not within `seconds`."""
         with anyio.move_on_after(seconds):
             await self._decided.wait()
-        return PipeHost(self._peer) if self._peer is not None and self._shaken else None
+        host, tools = self._host, self._tools
+        return None if host is None or tools is None else Hosts(lambda _case, _memory: host, tools)
 
-    async def _initialize(self, _: Initialize) -> Initialized:
-        self._shaken = True
+    async def _initialize(self, start: Initialize) -> Initialized:
+        self._tools = start.tools
         self._decided.set()
         service = ServiceName("pi-project-memory", __version__, os.getpid())
         return Initialized(PROTOCOL_VERSION, service, None, ())

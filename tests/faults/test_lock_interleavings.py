@@ -71,7 +71,7 @@ def test_the_same_holds_where_the_disk_has_no_hard_links(start: frozenset[tuple[
 @pytest.mark.parametrize("seed", range(8))
 def test_four_processes_in_random_order_killed_anywhere(seed: int, *, links: bool) -> None:
     choice = Random(seed)
-    for _ in range(60):
+    for _ in range(30):
         start = choice.choice(list(STARTS.values()))
         processes = tuple(fresh(pid, tries=2) for pid in range(1, 5))
         double, end = walk(World(start, processes, kills_left=3), choice, links=links)

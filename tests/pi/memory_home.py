@@ -16,7 +16,12 @@ from pi.pi_home import PiHome
 SELECTOR = "small"
 """The selector's model; the main agent's is `main`."""
 
-CONFIG: dict[str, Any] = {"models": {"selector": {"model": f"fake/{SELECTOR}"}}}
+CONFIG: dict[str, Any] = {
+    "models": {"selector": {"model": f"fake/{SELECTOR}"}},
+    "extraction": {"enabled": False},
+    "dream": {"enabled": False},
+}
+"""Recall alone; a test of background work turns it on."""
 
 DEPLOY = """---
 name: Deployment

@@ -16,7 +16,13 @@ from pi_project_memory.actors.core.dream_state import DreamState
 from pi_project_memory.actors.core.lock_rules import LAST_DREAM_AT_LOCK, Busy, BusyReason
 from pi_project_memory.actors.ports import dream_state
 from pi_project_memory.actors.ports.clock import ManualClock, SystemClock
-from pi_project_memory.actors.ports.dream_state import Damaged, DreamStateFile, Mismatch, Swapped
+from pi_project_memory.actors.ports.dream_state import (
+    Damaged,
+    DreamStateFile,
+    MemoryDreamState,
+    Mismatch,
+    Swapped,
+)
 from pi_project_memory.actors.ports.locks import FileLocks, LockHandle, MemoryLocks
 
 NOW = 1_796_048_090_000
@@ -124,6 +130,18 @@ async def test_of_two_swaps_at_once_one_wins_and_the_other_is_told(
     assert sorted(outcomes, key=repr) == [Mismatch(DreamState(winner)), Swapped()]
     assert await state.read() == DreamState(winner)
     assert list(everything(state)) == [str(state.state_path)]
+
+
+@pytest.mark.req("DRM-2", "DRM-5")
+async def test_the_form_in_memory_behaves_alike() -> None:
+    state = MemoryDreamState()
+    assert await state.compare_and_swap(NOW, NOW + 1) == Mismatch(DreamState(None))
+    assert await state.compare_and_swap(None, NOW) == Swapped()
+    assert await state.read() == DreamState(NOW)
+    damaged = Damaged(Path("state.json"), "it is not")
+    broken = MemoryDreamState(damaged)
+    assert await broken.read() == damaged
+    assert await broken.compare_and_swap(None, NOW) == damaged
 
 
 @pytest.mark.req("DRM-5", "C19")

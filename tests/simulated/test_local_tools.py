@@ -274,6 +274,13 @@ async def ended(descriptor: int) -> bool:
     return end == b""
 
 
+async def cancelled(task: asyncio.Task[ToolResult]) -> None:
+    task.cancel()
+    async with asyncio.timeout(PATIENCE):
+        await asyncio.wait([task])
+    assert task.cancelled()
+
+
 GROUPS = {
     "shell and child": "exec 9>{fifo}; sleep 60 & wait",
     "pipeline": "exec 9>{fifo}; sleep 60 | cat",
@@ -291,9 +298,7 @@ async def test_cancelling_a_command_ends_its_whole_group(project: Path, command:
     os.mkfifo(fifo)
     task = asyncio.create_task(call(project, "bash", command=command.format(fifo=fifo)))
     descriptor = await holder(fifo)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await cancelled(task)
     assert await ended(descriptor)
 
 
@@ -324,9 +329,7 @@ async def test_a_command_cancelled_before_its_start_is_known_is_ended_too(
     command = GROUPS["shell and child"].format(fifo=fifo)
     task = asyncio.create_task(call(project, "bash", command=command))
     descriptor = await holder(fifo)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await cancelled(task)
     assert await ended(descriptor)
 
 
@@ -404,6 +407,54 @@ async def test_matches_are_sorted_by_file_and_the_search_stops_at_the_limit(proj
     names = [line.split(":")[0] for line in result.text.split("\n\n")[0].split("\n")]
     assert names == ["000.md"] * 200 + ["001.md"] * 50
     assert result.details == {"matchLimitReached": 250}
+
+
+def stand_in_for_ripgrep(project: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> Path:
+    """Have grep run a script that holds a pipe open; return the pipe."""
+    program, fifo = project / "rg", project / "fifo"
+    os.mkfifo(fifo)
+    program.write_text(f"#!/bin/sh\nexec 9>{fifo}\n{script}\n")
+    program.chmod(0o700)
+    monkeypatch.setattr(grep, "_ripgrep", lambda: str(program))
+    return fifo
+
+
+@pytest.mark.real_time
+async def test_ripgrep_is_ended_once_there_are_enough_matches(project: Path, monkeypatch: pytest.MonkeyPatch):
+    hit = '{"type":"match","data":{"path":{"text":"./a"},"lines":{"text":"x\\\\n"},"line_number":1}}'
+    fifo = stand_in_for_ripgrep(project, monkeypatch, f"while :; do echo '{hit}'; done")
+    task = asyncio.create_task(call(project, "grep", pattern="x", limit=1))
+    descriptor = await holder(fifo)
+    async with asyncio.timeout(PATIENCE):
+        assert (await task).text.startswith("a:1: x\n\n[1 matches limit reached.")
+    assert await ended(descriptor)
+
+
+@pytest.mark.real_time
+async def test_cancelling_a_search_ends_ripgrep(project: Path, monkeypatch: pytest.MonkeyPatch):
+    fifo = stand_in_for_ripgrep(project, monkeypatch, "sleep 60")
+    task = asyncio.create_task(call(project, "grep", pattern="x"))
+    descriptor = await holder(fifo)
+    await cancelled(task)
+    assert await ended(descriptor)
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("echo 'out of luck' >&2; exit 2", "out of luck"),
+        ("exit 3", "ripgrep exited with code 3"),
+        ("exit 1", "No matches found"),
+    ],
+)
+@pytest.mark.real_time
+async def test_what_ripgrep_complains_about_is_the_error(
+    project: Path, monkeypatch: pytest.MonkeyPatch, script: str, message: str
+):
+    fifo = stand_in_for_ripgrep(project, monkeypatch, script)
+    task = asyncio.create_task(call(project, "grep", pattern="x"))
+    os.close(await holder(fifo))
+    assert (await task).text == message
 
 
 @pytest.mark.real_time

@@ -6,7 +6,7 @@ import codecs
 import os
 import secrets
 from dataclasses import replace
-from io import BufferedWriter
+from io import FileIO
 from pathlib import Path
 
 import anyio.to_thread
@@ -32,17 +32,16 @@ class OutputLog:
         self._folder = folder
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._early: list[bytes] = []
-        self._file: BufferedWriter | None = None
+        self._file: FileIO | None = None
         self._tail = ""
         self._begun = False
-        self._raw_bytes = self._bytes = self._breaks = 0
+        self._bytes = self._breaks = 0
 
     async def append(self, chunk: bytes) -> None:
         """Add a piece. Raises OSError when the log cannot be written."""
-        self._raw_bytes += len(chunk)
         self._decode(chunk)
         if self._file is not None:
-            await anyio.to_thread.run_sync(self._file.write, chunk)
+            await anyio.to_thread.run_sync(_write, self._file, chunk)
             return
         self._early.append(chunk)
         if self._is_long():
@@ -53,8 +52,6 @@ class OutputLog:
         self._decode(b"", final=True)
         if self._is_long() and self._file is None:
             await self._spill()
-        if self._file is not None:
-            await anyio.to_thread.run_sync(self._file.flush)
         return replace(truncate_tail(self._tail), total_lines=self._lines, total_bytes=self._bytes)
 
     def close(self) -> None:
@@ -66,11 +63,8 @@ class OutputLog:
     def _lines(self) -> int:
         return self._breaks + (self.last_line_bytes > 0)
 
-    def _is_cut(self) -> bool:
-        return self._lines > MAX_LINES or self._bytes > MAX_BYTES
-
     def _is_long(self) -> bool:
-        return self._is_cut() or self._raw_bytes > MAX_BYTES
+        return self._lines > MAX_LINES or self._bytes > MAX_BYTES
 
     def _decode(self, chunk: bytes, *, final: bool = False) -> None:
         text = self._decoder.decode(chunk, final)
@@ -91,7 +85,13 @@ class OutputLog:
         self._early = []
 
 
-def _create(path: Path, data: bytes) -> BufferedWriter:
-    file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")
-    file.write(data)
+def _create(path: Path, data: bytes) -> FileIO:
+    file = FileIO(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w")
+    _write(file, data)
     return file
+
+
+def _write(file: FileIO, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[file.write(rest) :]

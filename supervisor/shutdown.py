@@ -1,0 +1,34 @@
+"""What a session's end waits for (LIFE-5): selectors end at once, maintenance gets a minute."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Literal
+
+import anyio
+
+from pi_project_memory.actors.core.config import ThinkingLevel
+from pi_project_memory.actors.messages import ExtractionDone, ExtractionWanted, TurnAborted
+from pi_project_memory.supervisor.asking import answer_or_none
+from pi_project_memory.supervisor.memory import Memory
+
+MAINTENANCE_WAIT = 60.0
+"""Seconds that compaction and shutdown wait for background work (EXT-4, LIFE-5)."""
+
+
+async def finish_extraction(
+    memory: Memory, cause: Literal["compaction", "shutdown"], level: ThinkingLevel | None
+) -> ExtractionDone | None:
+    """Have the rest extracted, and wait for it no longer than was promised; None when it took longer."""
+    number = memory.generations.current
+    done: Awaitable[ExtractionDone] = memory.extractor.ask(
+        lambda reply: ExtractionWanted(number, reply, cause, memory.head, level), MAINTENANCE_WAIT
+    )
+    return await answer_or_none(done)
+
+
+async def finish_maintenance(memory: Memory, level: ThinkingLevel | None) -> None:
+    """Let background work come to its end before the session does."""
+    memory.tell(memory.prefetch, TurnAborted(memory.generations.current))
+    async with anyio.create_task_group() as group:
+        group.start_soon(finish_extraction, memory, "shutdown", level)

@@ -13,7 +13,7 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from pi_project_memory.actors.mailbox import Mailbox, MailboxClosedError, Message
-from pi_project_memory.actors.ports.trace import Trace, in_turn
+from pi_project_memory.actors.ports.trace import Trace, fault, in_turn
 from pi_project_memory.actors.scopes import Generations
 
 M = TypeVar("M", bound=Message)
@@ -84,6 +84,7 @@ class Actor(Generic[M]):
             try:
                 await self.handle(message)
             except Exception as error:
+                self.trace.event("message_failed", actor=self.name, message=kind, **fault(error))
                 message.undelivered(ActorFailedError(f"{self.name} failed on {kind}: {error}"))
                 raise
             except BaseException:
@@ -91,6 +92,12 @@ class Actor(Generic[M]):
                 raise
 
     def _drop(self, message: M, kind: str) -> None:
-        self.trace.event("stale_dropped", actor=self.name, message=kind, generation=message.generation)
+        self.trace.event(
+            "stale_dropped",
+            actor=self.name,
+            message=kind,
+            generation=message.generation,
+            reason=f"the current generation is {self.generations.current}",
+        )
         message.undelivered(StaleGenerationError(f"{kind} of generation {message.generation}"))
         self.dropped(message)

@@ -55,7 +55,7 @@ from pi_project_memory.actors.messages import (
 )
 from pi_project_memory.actors.ports.activity import ActivitySink
 from pi_project_memory.actors.ports.host import HistoryHead, HostError, JsonObject
-from pi_project_memory.actors.ports.trace import Trace
+from pi_project_memory.actors.ports.trace import TURN, Trace, fault, in_turn
 from pi_project_memory.actors.scopes import AbortedError, AbortScope, Generations
 from pi_project_memory.actors.subagent.aftermath import Aftermath
 from pi_project_memory.actors.subagent.attempt import Attempt, attempt
@@ -95,6 +95,7 @@ class ExtractorActor(Actor[ExtractorMessage]):
         self._config = config
         self._head = head
         self._level: ThinkingLevel | None = None
+        self._settled_turn = ""
         self._state = CursorState()
         self._numbers = itertools.count(1)
         self._job: _Job | None = None
@@ -160,6 +161,8 @@ class ExtractorActor(Actor[ExtractorMessage]):
     def _follow(self, head: HistoryHead, level: ThinkingLevel | None) -> None:
         self._head = head
         self._level = level
+        # A run that follows another belongs to the turn that made it necessary, not to the first one's.
+        self._settled_turn = TURN.get() or self._settled_turn
 
     async def _step(self, event: Event) -> None:
         """Let the machine decide, and perform its effects in order."""
@@ -170,7 +173,8 @@ class ExtractorActor(Actor[ExtractorMessage]):
     async def _perform(self, effect: Effect) -> None:
         match effect:
             case Begin():
-                self._begin(effect)
+                with in_turn(self._settled_turn):
+                    self._begin(effect)
             case Abort(reason):
                 self._abort(reason)
             case KeepCursor():
@@ -228,7 +232,13 @@ class ExtractorActor(Actor[ExtractorMessage]):
 
     async def _finish(self, ended: ExtractionEnded) -> None:
         if self._job is None or self._job.number != ended.job:
-            self.trace.event("stale_dropped", actor=self.name, message="ExtractionEnded", job=ended.job)
+            self.trace.event(
+                "stale_dropped",
+                actor=self.name,
+                message="ExtractionEnded",
+                job=ended.job,
+                reason="it was stopped before",
+            )
             return
         self._job, self._last, self._through = None, ended.attempt, ended.through
         self._activity.end("extractor")
@@ -249,7 +259,7 @@ class ExtractorActor(Actor[ExtractorMessage]):
                 self._head.handle, 0, self._head.length
             )
         except HostError as error:
-            self.trace.event("branch_unread", actor=self.name, error=str(error))
+            self.trace.event("branch_unread", actor=self.name, **fault(error))
             return 0
         return find_cursor(entries)
 
@@ -257,11 +267,12 @@ class ExtractorActor(Actor[ExtractorMessage]):
         try:
             await self._extraction.workshop.host.append_entry(CURSOR_TYPE, {"through": self._through})
         except HostError as error:
-            self.trace.event("host_refused", actor=self.name, error=str(error))
+            self.trace.event("host_refused", actor=self.name, **fault(error))
 
     def _abort(self, reason: str) -> None:
         if self._job is not None:
             self._job.scope.abort(reason)
+            self.trace.event("extraction_stopped", actor=self.name, job=self._job.number, reason=reason)
             self._job = None
             self._activity.end("extractor")
 

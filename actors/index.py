@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import assert_never
 
+import anyio
+
 from pi_project_memory.actors.actor import Actor
 from pi_project_memory.actors.core.branch import NOTICE_TYPE, notice_details
 from pi_project_memory.actors.core.changes_notice import DELETED, INDEX, notice_text, outdated, remark
@@ -32,7 +34,7 @@ from pi_project_memory.actors.messages import (
 from pi_project_memory.actors.ports.clock import Clock
 from pi_project_memory.actors.ports.host import HiddenMessage, HostError, HostPorts
 from pi_project_memory.actors.ports.store import MemoryStore, TopicRead
-from pi_project_memory.actors.ports.trace import Trace
+from pi_project_memory.actors.ports.trace import Private, Trace, fault
 from pi_project_memory.actors.prompts import fill, prompt
 from pi_project_memory.actors.scopes import Generations
 from pi_project_memory.actors.subagent.baseline import count_lines, is_whole
@@ -94,11 +96,17 @@ class IndexActor(Actor[IndexMessage]):
 
     async def _cached_section(self) -> Section:
         if self._section is None:
+            started = anyio.current_time()
             await self._look(silently={INDEX})
             self._section = make_section(await self._store.read_index(), self._directory)
             self._meet_now(INDEX)
             self.trace.event(
-                "index_loaded", actor=self.name, lines=self._section.lines, units=self._section.units
+                "index_loaded",
+                actor=self.name,
+                lines=self._section.lines,
+                units=self._section.units,
+                ms=round((anyio.current_time() - started) * 1000, 1),
+                text=Private(self._section.text),
             )
         return self._section
 
@@ -122,7 +130,7 @@ class IndexActor(Actor[IndexMessage]):
         try:
             snapshot = await self._store.snapshot()
         except OSError as error:
-            self.trace.event("no_snapshot", actor=self.name, error=str(error))
+            self.trace.event("no_snapshot", actor=self.name, **fault(error))
             return {}
         changed = outdated(self._seen, self._snapshot, snapshot)
         self._snapshot = snapshot
@@ -147,7 +155,7 @@ class IndexActor(Actor[IndexMessage]):
         try:
             await self._host.send_message(notice)
         except HostError as error:
-            self.trace.event("host_refused", actor=self.name, error=str(error))
+            self.trace.event("host_refused", actor=self.name, **fault(error))
 
     async def _absorb_background(self, message: BackgroundWrites) -> None:
         """Take a run's own changes as known: its summary tells of them (EXT-8)."""

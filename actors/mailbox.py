@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import ClassVar, Generic, Self, TypeVar
 
 import anyio
+from msgspec import Struct, field
 
 from pi_project_memory.actors.ports.trace import TURN
 
@@ -32,15 +32,20 @@ class AskTimeoutError(Exception):
     """The answer did not come within the asker's deadline."""
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
-    """What actors send each other: frozen, with the generation and the turn it belongs to.
+class Traced(Struct, frozen=True, kw_only=True):
+    """Something that belongs to a turn: that of the work that makes it."""
 
-    The turn is that of the work that makes the message, and becomes that of the work it leads to.
+    turn: str = field(default_factory=TURN.get)
+
+
+class Message(Traced, frozen=True):
+    """What actors send each other: frozen, with the generation it belongs to.
+
+    Its turn becomes that of the work it leads to. Messages are structs, since a session waits for some
+    forty of them to be defined and dataclasses would take twenty milliseconds for that.
     """
 
     generation: int
-    turn: str = field(default_factory=TURN.get, kw_only=True)
 
     essential: ClassVar[bool] = False
 
@@ -106,8 +111,7 @@ class Reply(Generic[T]):
         raise AskTimeoutError(f"no answer within {deadline:g} s")
 
 
-@dataclass(frozen=True, slots=True)
-class Request(Message, Generic[T]):
+class Request(Message, Generic[T], frozen=True):
     """A message that wants an answer."""
 
     reply: Reply[T]

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pi_project_memory.actors.core.branch import Pair
 from pi_project_memory.actors.core.catalogue import Topic
 from pi_project_memory.actors.core.config import Config, ThinkingLevel
-from pi_project_memory.actors.core.cursor import Cause, Ending
 from pi_project_memory.actors.core.recall import Verdict
 from pi_project_memory.actors.mailbox import Message, Request
 from pi_project_memory.actors.ports.host import HiddenMessage, HistoryHead
-from pi_project_memory.actors.subagent.attempt import Attempt
+
+if TYPE_CHECKING:
+    # What runs in the background is loaded after the first answer, and the messages before it.
+    from pi_project_memory.actors.core.cursor import Cause, Ending
+    from pi_project_memory.actors.core.dream_gate import Closed
+    from pi_project_memory.actors.subagent.attempt import Attempt
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(Struct, frozen=True):
     """The memory section as it stands in the system prompt, with its index measured in lines and units."""
 
     text: str
@@ -26,21 +31,18 @@ class Section:
     truncated: bool
 
 
-@dataclass(frozen=True, slots=True)
-class TopicList:
+class TopicList(Struct, frozen=True):
     """What lies in the memory directory: topics as the selector sees them, and the index text."""
 
     topics: tuple[Topic, ...]
     index: str
 
 
-@dataclass(frozen=True, slots=True)
-class SectionWanted(Request[Section]):
+class SectionWanted(Request[Section], frozen=True):
     """The section for the run that starts now."""
 
 
-@dataclass(frozen=True, slots=True)
-class SectionOutdated(Message):
+class SectionOutdated(Message, frozen=True):
     """The cached section ends here: compaction, a move in the tree, a configuration reload (IDX-4)."""
 
     essential: ClassVar[bool] = True
@@ -50,26 +52,22 @@ class SectionOutdated(Message):
         return newer
 
 
-@dataclass(frozen=True, slots=True)
-class TopicsWanted(Request[TopicList]):
+class TopicsWanted(Request[TopicList], frozen=True):
     """The list of topics for the user."""
 
 
-@dataclass(frozen=True, slots=True)
-class VersionsSeen(Message):
+class VersionsSeen(Message, frozen=True):
     """The model has met these versions of topics; with `reset` they are all that it has met."""
 
     versions: Mapping[str, str]
     reset: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ChangesWanted(Request[HiddenMessage | None]):
+class ChangesWanted(Request[HiddenMessage | None], frozen=True):
     """What has changed outside since the model met it, before a request (IDX-7)."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChangesDue(Message):
+class ChangesDue(Message, frozen=True):
     """The same before a settle: a notice is sent by the actor itself."""
 
     essential: ClassVar[bool] = True
@@ -79,8 +77,7 @@ class ChangesDue(Message):
         return newer
 
 
-@dataclass(frozen=True, slots=True)
-class ToolUsed(Request[str | None]):
+class ToolUsed(Request[str | None], frozen=True):
     """The main agent's tool has done its work; answered with what to add to its result.
 
     `path` is absolute, or "" for a command; `text` is the command then.
@@ -94,8 +91,7 @@ class ToolUsed(Request[str | None]):
     complete: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class BackgroundWrites(Message):
+class BackgroundWrites(Message, frozen=True):
     """A background run is about to change these files, or has ended and changes nothing more."""
 
     paths: tuple[str, ...] = ()
@@ -122,24 +118,21 @@ IndexMessage = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PromptSubmitted(Request[HiddenMessage | None]):
+class PromptSubmitted(Request[HiddenMessage | None], frozen=True):
     """A normal request with its final prompt (SEL-1)."""
 
     prompt: str
     session_level: ThinkingLevel | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class UserMessageSeen(Message):
+class UserMessageSeen(Message, frozen=True):
     """A user message entered the session."""
 
     text: str
     session_level: ThinkingLevel | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """What a selector came back with: the paths it chose and what to remember and to warn of.
 
     `unknown` are names that the catalogue does not hold.
@@ -156,8 +149,7 @@ class Selection:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RecallReport:
+class RecallReport(Struct, frozen=True):
     """What one prefetch came to: the selection, a verdict for each name chosen, whether it came late."""
 
     selection: Selection
@@ -165,8 +157,7 @@ class RecallReport:
     late: bool
 
 
-@dataclass(frozen=True, slots=True)
-class SelectionReady(Message):
+class SelectionReady(Message, frozen=True):
     """A selector job has ended; `branch` is the branch it was started on."""
 
     job: int
@@ -176,8 +167,7 @@ class SelectionReady(Message):
     essential: ClassVar[bool] = True
 
 
-@dataclass(frozen=True, slots=True)
-class TurnAborted(Message):
+class TurnAborted(Message, frozen=True):
     """The user stopped the run: its prefetch is cancelled in silence (HOST-7)."""
 
     essential: ClassVar[bool] = True
@@ -187,8 +177,7 @@ class TurnAborted(Message):
         return newer
 
 
-@dataclass(frozen=True, slots=True)
-class BranchChanged(Message):
+class BranchChanged(Message, frozen=True):
     """Another branch is active, or the model sees less of this one (`moved` is false then)."""
 
     head: HistoryHead
@@ -201,16 +190,14 @@ class BranchChanged(Message):
         return replace(newer, moved=self.moved or newer.moved)
 
 
-@dataclass(frozen=True, slots=True)
-class FileRead(Message):
+class FileRead(Message, frozen=True):
     """The main agent has read a topic file as a whole (RCL-4)."""
 
     path: str
     version: str
 
 
-@dataclass(frozen=True, slots=True)
-class Reconfigured(Message):
+class Reconfigured(Message, frozen=True):
     """The configuration was read anew; whatever ran under the old one is over (CFG-6)."""
 
     config: Config
@@ -222,8 +209,7 @@ class Reconfigured(Message):
         return newer
 
 
-@dataclass(frozen=True, slots=True)
-class PrefetchStatus:
+class PrefetchStatus(Struct, frozen=True):
     """Recall as `/memory status` shows it; budget in units."""
 
     used: int
@@ -232,8 +218,7 @@ class PrefetchStatus:
     last: RecallReport | None
 
 
-@dataclass(frozen=True, slots=True)
-class PrefetchStatusWanted(Request[PrefetchStatus]):
+class PrefetchStatusWanted(Request[PrefetchStatus], frozen=True):
     """How recall stands."""
 
 
@@ -249,8 +234,7 @@ PrefetchMessage = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class TurnsSettled(Message):
+class TurnsSettled(Message, frozen=True):
     """Runs of the main agent have ended; `turns` counts those that were not aborted."""
 
     head: HistoryHead
@@ -264,8 +248,7 @@ class TurnsSettled(Message):
         return replace(newer, turns=self.turns + newer.turns)
 
 
-@dataclass(frozen=True, slots=True)
-class Activity:
+class Activity(Struct, frozen=True):
     """One piece of background work under way; `since` in seconds of the event loop's clock."""
 
     turn: int
@@ -273,16 +256,14 @@ class Activity:
     since: float
 
 
-@dataclass(frozen=True, slots=True)
-class ExtractionDone:
+class ExtractionDone(Struct, frozen=True):
     """What an extraction that somebody waited for came to; no ending when there was nothing to do."""
 
     ending: Ending | None
     attempt: Attempt | None
 
 
-@dataclass(frozen=True, slots=True)
-class ExtractionWanted(Request[ExtractionDone]):
+class ExtractionWanted(Request[ExtractionDone], frozen=True):
     """Compaction, shutdown or the user wants everything up to `head` dealt with; answered when it is."""
 
     cause: Literal["compaction", "shutdown", "manual"]
@@ -292,15 +273,13 @@ class ExtractionWanted(Request[ExtractionDone]):
     essential: ClassVar[bool] = True
 
 
-@dataclass(frozen=True, slots=True)
-class IdleTimeUp(Message):
+class IdleTimeUp(Message, frozen=True):
     """The idle timer with this number has run out."""
 
     timer: int
 
 
-@dataclass(frozen=True, slots=True)
-class ExtractionTurn(Message):
+class ExtractionTurn(Message, frozen=True):
     """The running extraction has begun another turn of its own, the `number`th."""
 
     job: int
@@ -313,8 +292,7 @@ class ExtractionTurn(Message):
         return newer
 
 
-@dataclass(frozen=True, slots=True)
-class ExtractionEnded(Message):
+class ExtractionEnded(Message, frozen=True):
     """An extraction job has ended; `through` is the id of the last entry it covered."""
 
     job: int
@@ -324,8 +302,7 @@ class ExtractionEnded(Message):
     essential: ClassVar[bool] = True
 
 
-@dataclass(frozen=True, slots=True)
-class ExtractorStatus:
+class ExtractorStatus(Struct, frozen=True):
     """The extractor as `/memory status` shows it; `unprocessed` counts branch entries behind the cursor."""
 
     activity: Activity | None
@@ -334,8 +311,7 @@ class ExtractorStatus:
     last: Attempt | None
 
 
-@dataclass(frozen=True, slots=True)
-class ExtractorStatusWanted(Request[ExtractorStatus]):
+class ExtractorStatusWanted(Request[ExtractorStatus], frozen=True):
     """How extraction stands."""
 
 
@@ -348,4 +324,71 @@ ExtractorMessage = (
     | BranchChanged
     | Reconfigured
     | ExtractorStatusWanted
+)
+
+
+class DreamDone(Struct, frozen=True):
+    """What a dream that somebody waited for came to; without an attempt, `refused` says why none began."""
+
+    attempt: Attempt | None
+    refused: str = ""
+
+
+class DreamWanted(Request[DreamDone], frozen=True):
+    """The user wants the memory tidied up now; answered when it is, or when that is refused."""
+
+    session_level: ThinkingLevel | None = None
+
+
+class DreamTurn(Message, frozen=True):
+    """The running dream has begun another turn."""
+
+    job: int
+    number: int
+
+    essential: ClassVar[bool] = True
+
+    def merged_with(self, newer: Self) -> Self:
+        """Keep the latest turn."""
+        return newer
+
+
+class DreamEnded(Message, frozen=True):
+    """A dream job has ended, at a gate or after a run; `others` counts the sessions that it found."""
+
+    job: int
+    attempt: Attempt
+    others: int
+
+    essential: ClassVar[bool] = True
+
+
+class DreamDrainWanted(Request[None], frozen=True):
+    """The session ends: no dream begins any more; answered when none is under way."""
+
+    essential: ClassVar[bool] = True
+
+
+class DreamStatus(Struct, frozen=True):
+    """Dream as `/memory status` shows it; `last` is this session's last run.
+
+    `last_dream_at` is what the state file says, in milliseconds since the epoch, None for never, and
+    `ahead_of_clock` tells that it lies in the future; `problem` is why the file is of no use. `closed` is
+    the gate that holds off the next automatic dream, None when only the sessions are left to be counted.
+    """
+
+    activity: Activity | None
+    last: Attempt | None
+    last_dream_at: int | None
+    ahead_of_clock: bool
+    problem: str
+    closed: Closed | None
+
+
+class DreamStatusWanted(Request[DreamStatus], frozen=True):
+    """How dream stands."""
+
+
+DreamMessage = (
+    TurnsSettled | DreamWanted | DreamTurn | DreamEnded | DreamDrainWanted | Reconfigured | DreamStatusWanted
 )

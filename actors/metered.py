@@ -7,7 +7,7 @@ import anyio
 from pi_project_memory.actors.core.config import Role
 from pi_project_memory.actors.core.usage import Usage
 from pi_project_memory.actors.ports.host import ModelAnswer, ModelQuery, ModelRequest, Models, ResolvedModel
-from pi_project_memory.actors.ports.trace import Trace
+from pi_project_memory.actors.ports.trace import Private, Trace, TraceValue, fault
 
 
 class MeteredModels:
@@ -26,20 +26,33 @@ class MeteredModels:
     async def stream_model(self, request: ModelRequest) -> ModelAnswer:
         """Run one request and count it."""
         started = anyio.current_time()
-        answer = await self._models.stream_model(request)
+        try:
+            answer = await self._models.stream_model(request)
+        except BaseException as error:
+            self._trace.event("model_unanswered", **self._facts(request, started), **fault(error))
+            raise
         spent = Usage().plus(answer.message.get("usage"))
         self.usage += spent
         self._trace.event(
             "model_answered",
-            actor=self._role,
-            model=f"{request.provider}/{request.model_id}",
-            continued=request.parent is not None,
+            **self._facts(request, started),
             stop=str(answer.message.get("stopReason")),
             status=answer.http_status,
             input=spent.input,
             output=spent.output,
             cache_read=spent.cache_read,
             cost=spent.cost,
-            ms=round((anyio.current_time() - started) * 1000, 1),
+            answer=Private(answer.message.get("content")),
+            words=Private(answer.message.get("errorMessage", "")),
         )
         return answer
+
+    def _facts(self, request: ModelRequest, started: float) -> dict[str, TraceValue]:
+        return {
+            "actor": self._role,
+            "model": f"{request.provider}/{request.model_id}",
+            "continued": request.parent is not None,
+            "ms": round((anyio.current_time() - started) * 1000, 1),
+            "system": Private(request.system_prompt or ""),
+            "asked": Private(request.messages),
+        }

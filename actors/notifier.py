@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pi_project_memory.actors.ports.host import HostError, NoticeLevel, Notices
-from pi_project_memory.actors.ports.trace import Trace
+from pi_project_memory.actors.ports.trace import Private, Trace, fault
 
 
 class Notifier:
@@ -16,10 +16,10 @@ class Notifier:
 
     async def tell(self, level: NoticeLevel, text: str) -> None:
         """Show `text`; a host that cannot is no reason to fail."""
-        self._trace.event("notice", level=level, text=text)
+        self._trace.event("notice", level=level, text=Private(text))
         if level != "info":
             self.last_warning = text
         try:
             await self._host.notify(level, text)
         except HostError as error:
-            self._trace.event("notice_unseen", level=level, error=str(error))
+            self._trace.event("notice_unseen", level=level, **fault(error))

@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import assert_never
 
+from msgspec import structs
+
 from pi_project_memory.actors.actor import Actor
 from pi_project_memory.actors.core.branch import (
     READ_TYPE,
@@ -54,7 +56,7 @@ from pi_project_memory.actors.ports.host import (
     HostPorts,
 )
 from pi_project_memory.actors.ports.store import MemoryStore
-from pi_project_memory.actors.ports.trace import Trace
+from pi_project_memory.actors.ports.trace import Private, Trace, fault
 from pi_project_memory.actors.prompts import prompt
 from pi_project_memory.actors.scopes import AbortedError, AbortScope, Generations
 from pi_project_memory.actors.selector import Selector
@@ -117,7 +119,7 @@ class PrefetchActor(Actor[PrefetchMessage]):
         try:
             entries = await self._ports.host.read_history(self._head.handle, 0, self._head.length)
         except HostError as error:
-            self.trace.event("branch_unread", actor=self.name, error=str(error))
+            self.trace.event("branch_unread", actor=self.name, **fault(error))
         else:
             self._state = rebuild(entries)
         self._tell_index(VersionsSeen(self.generations.current, self._state.seen, reset=True))
@@ -178,6 +180,7 @@ class PrefetchActor(Actor[PrefetchMessage]):
             self._stop(min(self._running), "newer messages came")
         number = next(self._numbers)
         job = self._running[number] = _Job(self.generations.scope.child(f"selection {number}"), reply)
+        self.trace.event("selection_begun", actor=self.name, job=number, query=Private(query))
         stamp = SelectionReady(self.generations.current, number, self._branch, Selection())
         self.start_job(partial(self._select, job.scope, stamp, query, level))
 
@@ -198,19 +201,22 @@ class PrefetchActor(Actor[PrefetchMessage]):
         finally:
             scope.close()
         with suppress(MailboxClosedError):
-            self.mailbox.tell(replace(stamp, selection=selection))
+            self.mailbox.tell(structs.replace(stamp, selection=selection))
 
     async def _finish(self, ready: SelectionReady) -> None:
         job = self._running.pop(ready.job, None)
         if job is None or ready.branch != self._branch:
-            self.trace.event("stale_dropped", actor=self.name, message="SelectionReady", branch=ready.branch)
+            reason = "it was given up before" if job is None else "another branch is active"
+            self.trace.event(
+                "stale_dropped", actor=self.name, message="SelectionReady", job=ready.job, reason=reason
+            )
             return
         selection = ready.selection
         self._native_refusals = self._native_refusals + 1 if selection.native_refused else 0
         recall = await self._compose(selection)
         message = self._message(recall)
         late = not job.reply.send(message)
-        self._report(selection, recall, late=late)
+        self._report(ready, recall, late=late)
         for warning in selection.warnings:
             await self._ports.notifier.tell("warning", warning)
         await self._remember(selection, message if late else None)
@@ -250,17 +256,21 @@ class PrefetchActor(Actor[PrefetchMessage]):
                 self._state = self._state.with_pair(selection.pair)
                 await self._ports.host.append_entry(SELECTION_TYPE, selection_data(selection.pair))
         except HostError as error:
-            self.trace.event("host_refused", actor=self.name, error=str(error))
+            self.trace.event("host_refused", actor=self.name, **fault(error))
 
-    def _report(self, selection: Selection, recall: Recall, *, late: bool) -> None:
+    def _report(self, ready: SelectionReady, recall: Recall, *, late: bool) -> None:
+        selection = ready.selection
         unknown = (Verdict(shortened(name), "unknown name") for name in selection.unknown)
         report = RecallReport(selection, (*recall.verdicts, *unknown), late=late)
         self._last = report
         for verdict in report.verdicts:
-            self.trace.event("topic", actor=self.name, path=verdict.path, verdict=verdict.reason)
+            made_up = verdict.reason == "unknown name"
+            path = Private(verdict.path) if made_up else verdict.path
+            self.trace.event("topic", actor=self.name, path=path, verdict=verdict.reason)
         self.trace.event(
             "recall",
             actor=self.name,
+            job=ready.job,
             offered=len(selection.offered),
             chosen=len(selection.paths),
             recalled=len(recall.topics),
@@ -268,7 +278,9 @@ class PrefetchActor(Actor[PrefetchMessage]):
             scan_ms=round(selection.scan_seconds * 1000, 1),
             select_ms=round(selection.select_seconds * 1000, 1),
             late=late,
-            note=selection.note,
+            failed=bool(selection.warnings),
+            note=Private(selection.note) if selection.warnings else selection.note,
+            text=Private(recall.text),
         )
 
     def _tell_index(self, message: VersionsSeen) -> None:
@@ -295,7 +307,7 @@ class PrefetchActor(Actor[PrefetchMessage]):
         try:
             await self._ports.host.append_entry(READ_TYPE, read_data(message.path, message.version))
         except HostError as error:
-            self.trace.event("host_refused", actor=self.name, error=str(error))
+            self.trace.event("host_refused", actor=self.name, **fault(error))
 
     def _stop_all(self, reason: str) -> None:
         for number in list(self._running):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import anyio
+from msgspec.structs import replace
 
 from pi_project_memory.actors.core.branch import Pair
 from pi_project_memory.actors.core.catalogue import Topic, catalogue_text, shown_name

@@ -8,10 +8,12 @@ from anyio.abc import TaskGroup
 from pi_project_memory.actors.notifier import Notifier
 from pi_project_memory.actors.ports.activity import ActivitySink, NoActivity
 from pi_project_memory.actors.ports.config_file import ConfigError
+from pi_project_memory.actors.ports.trace import TraceValue
 from pi_project_memory.supervisor.host.protocol import CommandAnswer, Host, Initialize
 from pi_project_memory.supervisor.memory import Helpers, Memory
 from pi_project_memory.supervisor.setup import Environment, Off, Prepared, Settings, prepare, read_settings
 from pi_project_memory.supervisor.status_line import StatusLine
+from pi_project_memory.supervisor.version import __version__
 
 NEXT_SESSION = "autoMemoryDirectory has changed; the new directory is used from the next session on."
 
@@ -43,6 +45,7 @@ class Lifecycle:
     async def begin(self, start: Initialize) -> None:
         """Set the memory up for a session that has just begun."""
         self._start = start
+        started = anyio.current_time()
         if start.capabilities.status:
             self._activity = StatusLine(self._host, self._group)
         try:
@@ -50,6 +53,14 @@ class Lifecycle:
             await self._open(start, self.settings)
         except ConfigError as error:
             self.off = Off("failed", str(error))
+        self._environment.trace.event(
+            "session_begun",
+            version=__version__,
+            host=f"{start.host.name} {start.host.version}",
+            mode=start.mode,
+            **self._standing(),
+            ms=round((anyio.current_time() - started) * 1000, 1),
+        )
         if self.off is not None and self.off.state == "failed":
             text = f"Project memory is off for this session: {self.off.reason}"
             await self.notifier.tell("error", text)
@@ -94,7 +105,19 @@ class Lifecycle:
             self.memory.reconfigure(fresh)
         else:
             await self._stop(Off("disabled", f"`enabled` is false in {fresh.path}"))
+        self._environment.trace.event("config_reloaded", **self._standing())
         return CommandAnswer("\n".join([self._state(), *notes]), "warning" if self._failed() else "info")
+
+    def _standing(self) -> dict[str, TraceValue]:
+        """Return how the memory stands, as the fields of an event."""
+        if self.off is not None:
+            return {"state": self.off.state, "reason": self.off.reason}
+        memory = self.memory
+        return {
+            "state": "on" if memory else "starting",
+            "directory": memory.directory if memory else "",
+            "generation": memory.generations.current if memory else 0,
+        }
 
     def _state(self) -> str:
         if self.off is not None:

@@ -1,7 +1,8 @@
 """The service's own log: JSON lines by structlog, one file for each session process (OBS-1, OBS-3).
 
 Opening it costs more than answering the handshake does, so events wait in memory until `open`; they are
-few by then. A log that cannot be written is given up in silence: it must never harm the session.
+few by then. A log that cannot be written is given up in silence: it must never harm the session. Texts stay
+out unless the environment asks for them, to debug on one's own machine.
 """
 
 from __future__ import annotations
@@ -17,20 +18,34 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from pi_project_memory.actors.ports.trace import TraceValue, with_turn
+from pi_project_memory.actors.core.jstext import utf16_prefix
+from pi_project_memory.actors.ports.trace import Private, TraceValue, with_turn
 
 MAX_BYTES = 5 * 1024 * 1024
 """Size at which a log file is set aside; one older part is kept."""
 
 FILES_KEPT = 20
+
+VARIABLE = "PI_PROJECT_MEMORY_LOG"
+"""`debug` in this environment variable of the service keeps texts in the log, as `texts` of an event."""
+
+TEXT_UNITS = 8_000
+"""Units of one text that are kept; a whole request would fill the log."""
+
 _WAITING_KEPT = 1000
 _NAME_CHARACTERS = frozenset(string.ascii_letters + string.digits + "._-")
 
 
-class SessionLog:
-    """A trace sink that writes to a file, once it is told where and opened."""
+def file_name_of(session_id: str) -> str:
+    """Return a session's id as it stands in the names of its logs."""
+    return "".join(c if c in _NAME_CHARACTERS else "_" for c in session_id)[:80]
 
-    def __init__(self) -> None:
+
+class SessionLog:
+    """A trace sink that writes to a file, once it is told where and opened; `texts` keeps what is private."""
+
+    def __init__(self, *, texts: bool = False) -> None:
+        self._texts = texts
         self.path: Path | None = None
         self._session = ""
         self._waiting: list[dict[str, Any]] = []
@@ -38,17 +53,21 @@ class SessionLog:
         self._logger: Any = None
         self._broken = False
 
+    @classmethod
+    def of(cls, environ: Mapping[str, str]) -> SessionLog:
+        """Return a log at the level that the environment asks for."""
+        return cls(texts=environ.get(VARIABLE) == "debug")
+
     def locate(self, directory: Path, session_id: str) -> Path:
         """Settle the file's name: when it was begun, for which session, by which process."""
         stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
-        safe_id = "".join(c if c in _NAME_CHARACTERS else "_" for c in session_id)[:80]
-        self.path = directory / f"{stamp}-{safe_id}-{os.getpid()}.jsonl"
+        self.path = directory / f"{stamp}-{file_name_of(session_id)}-{os.getpid()}.jsonl"
         self._session = session_id
         return self.path
 
     def event(self, name: str, **fields: TraceValue) -> None:
         """Record one event with the time it happened at."""
-        record = {"at": time.time(), **with_turn(fields), "event": name}
+        record = {"at": time.time(), **self._levelled(with_turn(fields)), "event": name}
         if self._logger is not None:
             self._write(record)
         elif not self._broken and len(self._waiting) < _WAITING_KEPT:
@@ -86,6 +105,16 @@ class SessionLog:
                 self._file.close()
         self._logger = None
         self._broken = True
+
+    def _levelled(self, fields: dict[str, TraceValue]) -> dict[str, Any]:
+        """Return the fields without what is private, or with it apart from the rest."""
+        private = {name: value for name, value in fields.items() if isinstance(value, Private)}
+        if not private:
+            return fields
+        plain: dict[str, Any] = {name: value for name, value in fields.items() if name not in private}
+        if self._texts:
+            plain["texts"] = {name: utf16_prefix(text.text(), TEXT_UNITS) for name, text in private.items()}
+        return plain
 
     def _write(self, record: dict[str, Any]) -> None:
         if self._broken:

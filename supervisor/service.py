@@ -7,14 +7,14 @@ broken answers with nothing.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
-import os
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import anyio
 from anyio.abc import TaskGroup
+from msgspec.structs import replace
 
 from pi_project_memory.actors.core.config import ThinkingLevel
 from pi_project_memory.actors.mailbox import Reply
@@ -33,9 +33,8 @@ from pi_project_memory.actors.messages import (
 from pi_project_memory.actors.ports.host import HiddenMessage, HistoryHead
 from pi_project_memory.actors.ports.trace import in_turn
 from pi_project_memory.supervisor.asking import answer_or_none
-from pi_project_memory.supervisor.commands import Commands
+from pi_project_memory.supervisor.host.handshake import answer_handshake
 from pi_project_memory.supervisor.host.protocol import (
-    PROTOCOL_VERSION,
     SECTION_NAME,
     AgentSettled,
     AgentStartAnswer,
@@ -51,7 +50,6 @@ from pi_project_memory.supervisor.host.protocol import (
     Initialize,
     Initialized,
     PromptSection,
-    ServiceName,
     Shutdown,
     ToolResult,
     ToolResultAnswer,
@@ -61,8 +59,6 @@ from pi_project_memory.supervisor.lifecycle import Lifecycle
 from pi_project_memory.supervisor.memory import Memory
 from pi_project_memory.supervisor.setup import Environment
 from pi_project_memory.supervisor.shutdown import finish_extraction, finish_maintenance
-from pi_project_memory.supervisor.tool_events import TOOL_RESULT_EVENTS, joined, tool_used
-from pi_project_memory.supervisor.version import __version__
 
 RECALL_WAIT = 2.0
 """Seconds that a normal request waits for its recall at most (RCL-2)."""
@@ -80,10 +76,6 @@ _ANSWER_MARGIN = 0.3
 """Seconds left for an answer to reach a host that has named its own bound."""
 
 
-class VersionMismatchError(Exception):
-    """Host and service speak different versions of the protocol; the text names both."""
-
-
 class MemoryService:
     """One session's memory, from the handshake to the shutdown."""
 
@@ -94,7 +86,6 @@ class MemoryService:
         self._turns = itertools.count(1)
         self._turn = ""
         self._life = Lifecycle(host, environment, group)
-        self._commands = Commands(self._life, environment.clock, group)
         self._level: ThinkingLevel | None = None
         self._cwd = "/"
         self._unheard_turns = 0
@@ -102,32 +93,35 @@ class MemoryService:
 
     async def initialize(self, start: Initialize, log_file: str | None = None) -> Initialized:
         """Answer the handshake; the set-up goes on behind it. Raises VersionMismatchError."""
-        if start.protocol_version != PROTOCOL_VERSION:
-            raise VersionMismatchError(
-                f"{start.host.name} {start.host.version} speaks protocol {start.protocol_version}, "
-                f"pi-project-memory {__version__} speaks protocol {PROTOCOL_VERSION}; "
-                "run `pi-project-memory install` again so that both fit"
-            )
+        answer = answer_handshake(start, log_file)
         self._level = start.thinking_level
         self._cwd = start.cwd
         self._life.log_file = log_file
         self._group.start_soon(self._begin, start)
-        service = ServiceName("pi-project-memory", __version__, os.getpid())
-        return Initialized(PROTOCOL_VERSION, service, log_file, TOOL_RESULT_EVENTS)
+        return answer
 
     async def _begin(self, start: Initialize) -> None:
         await self._life.begin(start)
         memory = self._life.memory
         if memory is not None and self._unheard_head is not None:
             memory.head = self._unheard_head
-            self._settle(memory, self._unheard_turns)
+            with in_turn(self._turn):
+                self._settle(memory, self._unheard_turns)
 
     async def before_agent_start(self, event: BeforeAgentStart) -> AgentStartAnswer:
         """Return the section for this run, and what else the model should see if it comes in two seconds."""
         self._level = event.context.thinking_level
         self._turn = f"t{next(self._turns)}"
         with in_turn(self._turn):
-            return await self._begin_run(event)
+            try:
+                return await self._begin_run(event)
+            finally:
+                # Behind the answer: loading the rest would hold it up.
+                asyncio.get_running_loop().call_soon(self._begin_background)
+
+    def _begin_background(self) -> None:
+        if self._life.memory is not None:
+            self._life.memory.background.set()
 
     async def _begin_run(self, event: BeforeAgentStart) -> AgentStartAnswer:
         started = anyio.current_time()
@@ -186,12 +180,14 @@ class MemoryService:
     async def tool_result(self, event: ToolResult) -> ToolResultAnswer:
         """Return what the main agent should read behind a tool's result: a reminder or a finding."""
         memory = self._life.memory
+        from pi_project_memory.supervisor.tool_events import tool_used
+
         used = None if memory is None else tool_used(event, self._cwd)
         if memory is None or used is None:
             return ToolResultAnswer()
         number = memory.generations.current
         answer: Awaitable[str | None] = memory.index.ask(
-            lambda reply: replace(used, generation=number, reply=reply), TOOL_RESULT_WAIT
+            lambda reply: replace(used, generation=number, turn=self._turn, reply=reply), TOOL_RESULT_WAIT
         )
         return ToolResultAnswer(await answer_or_none(answer))
 
@@ -211,6 +207,7 @@ class MemoryService:
             self._settle(memory, int(not event.aborted))
 
     def _settle(self, memory: Memory, turns: int) -> None:
+        memory.background.set()
         number = memory.generations.current
         memory.tell(memory.index, ChangesDue(number))
         memory.tell(memory.extractor, TurnsSettled(number, memory.head, turns, self._level))
@@ -231,23 +228,30 @@ class MemoryService:
         self._level = event.context.thinking_level
         if self._life.memory is not None:
             self._life.memory.head = event.context.history
-            await finish_extraction(self._life.memory, "compaction", self._level)
+            with in_turn(self._turn):
+                await finish_extraction(self._life.memory, "compaction", self._level)
         return Empty()
 
     async def command(self, event: Command) -> CommandAnswer:
         """Answer `/memory`."""
         self._level = event.context.thinking_level
         await self._life.ready(COMMAND_WAIT)
-        return await self._commands.answer(event)
+        self._begin_background()
+        from pi_project_memory.supervisor.commands import Commands
+
+        return await Commands(self._life, self._environment.clock, self._group).answer(event)
 
     def complete(self, event: Complete) -> Completions:
         """Return what the typed argument can become."""
+        from pi_project_memory.supervisor.commands import Commands
+
         return Commands.completions(event.prefix)
 
     async def shutdown(self, event: Shutdown) -> Empty:
         """End the session's memory."""
         if self._life.memory is not None:
-            await finish_maintenance(self._life.memory, self._level)
+            with in_turn(self._turn):
+                await finish_maintenance(self._life.memory, self._level)
         await self._life.close(f"the session ends ({event.reason})")
         return Empty()
 
@@ -270,3 +274,11 @@ async def open_service(host: Host, environment: Environment) -> AsyncIterator[Me
             with anyio.CancelScope(shield=True):
                 await service.host_gone()
             group.cancel_scope.cancel()
+
+
+def joined(notice: HiddenMessage | None, recall: HiddenMessage | None) -> HiddenMessage | None:
+    """Return one message for a notice and a recall, since a run can begin with one alone."""
+    if notice is None or recall is None:
+        return recall or notice
+    details = {**(recall.details or {}), **(notice.details or {})}
+    return HiddenMessage(recall.custom_type, f"{notice.content}\n\n{recall.content}", details)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -18,7 +19,7 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from pi_project_memory.actors.actor import Actor
 from pi_project_memory.actors.mailbox import Mailbox
-from pi_project_memory.actors.ports.trace import Trace
+from pi_project_memory.actors.ports.trace import Trace, fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +32,17 @@ class RestartIntensity:
 
 @dataclass(frozen=True, slots=True)
 class ChildSpec:
-    """How one actor is made, how often it may fail, and how long it may take to stop, in seconds."""
+    """How one actor is made, how often it may fail, and how long it may take to stop, in seconds.
+
+    With `after` it is not made before that event, and nobody waits for it to be.
+    """
 
     id: str
     mailbox: Mailbox[Any]
     factory: Callable[[Mailbox[Any]], Actor[Any]]
     intensity: RestartIntensity = field(default_factory=RestartIntensity)
     shutdown: float = 0.8
+    after: anyio.Event | None = None
 
 
 CANCEL_BOUND = 0.5
@@ -63,7 +68,10 @@ class _Child:
     async def stop(self) -> bool:
         """End the actor, by cancelling it after its bound; return whether it ended by itself."""
         self.spec.mailbox.close("the session has ended")
-        if not self.begun or await self._ends_within(self.spec.shutdown):
+        if not self.begun:
+            self.cancel.cancel()
+            return True
+        if await self._ends_within(self.spec.shutdown):
             return True
         self.cancel.cancel()
         await self._ends_within(CANCEL_BOUND)
@@ -91,7 +99,7 @@ class Supervisor:
         for child in self._children:
             if self._stopping:
                 return
-            child.begun = True
+            child.begun = child.spec.after is None
             await group.start(self._run, child, name=child.spec.id)
 
     async def stop(self) -> list[str]:
@@ -103,11 +111,19 @@ class Supervisor:
         started = _Started(task_status)
         try:
             with child.cancel:
+                await self._wait_turn(child, started)
                 while not await self._run_once(child, started):
                     pass
         finally:
             started.started()
             child.ended.set()
+
+    @staticmethod
+    async def _wait_turn(child: _Child, started: _Started) -> None:
+        if child.spec.after is not None:
+            started.started()
+            await child.spec.after.wait()
+            child.begun = True
 
     async def _run_once(self, child: _Child, started: _Started) -> bool:
         """Run one life of the actor; return whether it was the last."""
@@ -120,7 +136,7 @@ class Supervisor:
 
     def _restarts(self, child: _Child, cause: Exception) -> bool:
         """Tell whether a failed actor gets another life; one that failed too often is turned off."""
-        self._trace.event("actor_failed", actor=child.spec.id, error=repr(cause))
+        self._trace.event("actor_failed", actor=child.spec.id, where=_place(cause), **fault(cause))
         if self._stopping:
             return False
         if child.may_restart(anyio.current_time()):
@@ -140,6 +156,14 @@ class _Started(TaskStatus[None]):
         if self._status is not None:
             self._status.started(value)
             self._status = None
+
+
+def _place(error: Exception) -> str:
+    """Return the file and line that raised an error."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}" if trace else ""
 
 
 def _first_cause(error: Exception) -> Exception:

@@ -1,4 +1,4 @@
-"""Small translations between a host's events and the actors' messages."""
+"""From a tool's result, as the host tells it, to what it means to the index."""
 
 from __future__ import annotations
 
@@ -6,13 +6,9 @@ from pathlib import Path
 
 from pi_project_memory.actors.mailbox import Reply
 from pi_project_memory.actors.messages import ToolUsed
-from pi_project_memory.actors.ports.host import HiddenMessage
-from pi_project_memory.supervisor.host.protocol import ToolResult
+from pi_project_memory.supervisor.host.protocol import TOOL_RESULT_EVENTS, ToolResult
 from pi_project_memory.supervisor.host.tools.base import ToolError
 from pi_project_memory.supervisor.host.tools.paths import resolve
-
-TOOL_RESULT_EVENTS = ("read", "write", "edit", "bash")
-"""The main agent's tools whose results are looked at."""
 
 
 def tool_used(event: ToolResult, cwd: str) -> ToolUsed | None:
@@ -38,14 +34,6 @@ def tool_used(event: ToolResult, cwd: str) -> ToolUsed | None:
         limit=_integer(event.input.get("limit")),
         complete=not event.truncated and not event.has_image,
     )
-
-
-def joined(notice: HiddenMessage | None, recall: HiddenMessage | None) -> HiddenMessage | None:
-    """Return one message for a notice and a recall, since a run can begin with one alone."""
-    if notice is None or recall is None:
-        return recall or notice
-    details = {**(recall.details or {}), **(notice.details or {})}
-    return HiddenMessage(recall.custom_type, f"{notice.content}\n\n{recall.content}", details)
 
 
 def _absolute(path: object, cwd: str) -> str | None:

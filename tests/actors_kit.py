@@ -18,15 +18,13 @@ from pi_project_memory.actors.scopes import AbortScope, Generations
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Note(Message):
+class Note(Message, frozen=True):
     """An ordinary message: refused when there is no room."""
 
     number: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Tally(Message):
+class Tally(Message, frozen=True):
     """An essential message; two are folded into one that holds the numbers of both."""
 
     numbers: tuple[int, ...] = ()
@@ -37,13 +35,11 @@ class Tally(Message):
         return type(self)(newer.generation, self.numbers + newer.numbers)
 
 
-@dataclass(frozen=True, slots=True)
-class Count(Tally):
+class Count(Tally, frozen=True):
     """Another kind of the same sort, which merges with its own alone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Chapter(Message):
+class Chapter(Message, frozen=True):
     """An essential message that merges with those of its own book alone."""
 
     book: int = 0
@@ -57,8 +53,7 @@ class Chapter(Message):
         return type(self)(newer.generation, self.book, self.numbers + newer.numbers)
 
 
-@dataclass(frozen=True, slots=True)
-class Gauge(Message):
+class Gauge(Message, frozen=True):
     """An ordinary message of which the newest is enough."""
 
     number: int = 0
@@ -67,8 +62,7 @@ class Gauge(Message):
         return newer
 
 
-@dataclass(frozen=True, slots=True)
-class Ended(Message):
+class Ended(Message, frozen=True):
     """An essential message that is never merged; its number is bounded by who tells it."""
 
     number: int = 0
@@ -76,8 +70,7 @@ class Ended(Message):
     essential: ClassVar[bool] = True
 
 
-@dataclass(frozen=True, slots=True)
-class Question(Request[str]):
+class Question(Request[str], frozen=True):
     """A message that wants a text for an answer."""
 
     text: str = ""

@@ -25,7 +25,7 @@ def conversation(entries: Iterable[Json], model: ModelKey) -> list[dict[str, Any
     messages = (_message(entry) for entry in entries)
     fit = [kept for message in messages if message is not None if (kept := for_model(message, model))]
     called = {str(block.get("id")) for message in fit for block in message["content"] if _is_call(block)}
-    return [message for message in fit if _is_answerless(message) or str(message.get("toolCallId")) in called]
+    return [m for m in fit if m["role"] != "toolResult" or str(m.get("toolCallId")) in called]
 
 
 def recent(messages: Sequence[dict[str, Any]], limit: int | None) -> list[dict[str, Any]]:
@@ -57,10 +57,6 @@ def for_model(message: Mapping[str, Any], model: ModelKey) -> dict[str, Any] | N
 def model_key(message: Json) -> ModelKey:
     """Return which model made an assistant message."""
     return (str(message.get("provider")), str(message.get("api")), str(message.get("model")))
-
-
-def _is_answerless(message: Json) -> bool:
-    return bool(message["role"] != "toolResult")
 
 
 def _is_call(block: Json) -> bool:

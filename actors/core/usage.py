@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+_SAFE = 2**53
+"""What a report may not reach: JavaScript counts no further, and no infinity is a sum."""
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:
@@ -49,4 +52,5 @@ def _count(usage: Mapping[str, Any], name: str) -> int:
 
 def _amount(usage: Mapping[str, Any], name: str) -> float:
     value = usage.get(name)
-    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else 0.0
+    usable = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < _SAFE
+    return value if usable else 0.0

@@ -9,7 +9,7 @@ from pi_project_memory.actors.core.config import Role
 from pi_project_memory.actors.core.summary import SUMMARY_TYPE, summary_details, summary_text
 from pi_project_memory.actors.notifier import Notifier
 from pi_project_memory.actors.ports.host import HiddenMessage, HostError, HostPorts
-from pi_project_memory.actors.ports.trace import Trace
+from pi_project_memory.actors.ports.trace import Private, Trace, fault
 from pi_project_memory.actors.subagent.attempt import Attempt
 
 
@@ -37,7 +37,8 @@ class Aftermath:
             "run_ended",
             actor=self.role,
             ending=attempt.ending,
-            note=attempt.note,
+            note=Private(attempt.note) if attempt.ending == "raised" else attempt.note,
+            error=attempt.error,
             turns=report.result.turns if report else 0,
             finish=report.result.finish if report else "",
             independent=report.independent if report else "",
@@ -62,5 +63,6 @@ class Aftermath:
             await self.host.send_message(
                 HiddenMessage(SUMMARY_TYPE, text, summary_details(self.role, changes))
             )
+            self.trace.event("summary_sent", actor=self.role, files=len(changes))
         except HostError as error:
-            self.trace.event("host_refused", actor=self.role, error=str(error))
+            self.trace.event("host_refused", actor=self.role, **fault(error))

@@ -18,11 +18,12 @@ FAILURES = (RoleUnavailableError, HostError, StorageFailedError, LockLostError, 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """How an attempt ended, what it reported, and a note that says why it ended so."""
+    """How an attempt ended, what it reported, and a note that says why; `error` is the kind of what it raised."""
 
     ending: Ending
     report: Report | None = None
     note: str = ""
+    error: str = ""
 
     @property
     def problem(self) -> str:
@@ -40,6 +41,7 @@ async def attempt(scope: AbortScope, work: Callable[[], Awaitable[Attempt]]) -> 
     except AbortedError as error:
         return Attempt("aborted", note=str(error))
     except FAILURES as error:
-        return Attempt("raised", note=str(error) or type(error).__name__)
+        kind = type(error).__name__
+        return Attempt("raised", note=str(error) or kind, error=kind)
     finally:
         scope.close()

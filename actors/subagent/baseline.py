@@ -50,11 +50,16 @@ class Baselines:
 def is_whole(arguments: Mapping[str, Any], lines: int) -> bool:
     """Whether a read with these arguments shows a file of `lines` lines from its first to its last.
 
-    The empty part behind a final line feed is nothing to see.
+    The empty part behind a final line feed is nothing to see. Numbers that are none count as a part: a host
+    may have mended them into anything.
     """
     offset, limit = arguments.get("offset"), arguments.get("limit")
-    from_start = offset is None or offset == 1
-    return from_start and (limit is None or limit >= lines)
+    from_start = offset is None or (_is_number(offset) and offset == 1)
+    return from_start and (limit is None or (_is_number(limit) and limit >= lines))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def count_lines(data: bytes) -> int:

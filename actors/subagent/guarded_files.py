@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from pi_project_memory.actors.core.snapshots import Fingerprint
@@ -52,8 +54,8 @@ class RunFiles:
     failure: StorageFailedError | None = None
 
     def relative(self, path: Path) -> str:
-        """Return a real path inside the memory root as topics are named."""
-        return path.relative_to(real_path(self.memory_root)).as_posix()
+        """Return a real path inside the memory root, in whichever spelling, as topics are named."""
+        return "/".join(path.parts[len(real_path(self.memory_root).parts) :])
 
 
 @dataclass(slots=True)
@@ -78,7 +80,8 @@ class GuardedFiles:
     async def write_file(self, path: Path, data: bytes) -> None:
         """Publish a memory file that is new, or known to the run as it is on disk now."""
         self.run.check()
-        self.run.on_touch(self.run.relative(await in_worker(self._writable, path)))
+        # The listener is told on this thread, between a look that may refuse and the one that counts.
+        self.run.on_touch(await in_worker(self._foresee, path))
         change = await in_worker(self._write, path, data)
         self.run.trace.event("published", path=change[0], change=change[1], bytes=len(data))
 
@@ -119,19 +122,17 @@ class GuardedFiles:
             if self._readable(path) != target or not os.path.samestat(os.lstat(target), status):
                 raise OperationRefusedError(f"Refused: {target} was replaced while it was opened. Try again.")
             data = file.read(MOST_BYTES)
-        return data, SeenFile(target, fingerprint(status), count_lines(data))
+        return data, SeenFile(target, fingerprint(status, hash(data)), count_lines(data))
 
     def _check_access(self, path: Path, write: bool) -> None:  # noqa: FBT001 - worker arguments are positional
         if not write:
             with open(self._readable(path), "rb", opener=_nonblocking):
                 return
-        target = self._writable(path)
-        target.stat()
-        self.require_known(target)
+        self.require_known(self._writable(path))
 
-    def require_known(self, target: Path) -> Fingerprint:
-        """Return the version on disk, if the run knows it whole (SUB-4)."""
-        version = fingerprint(target.stat())
+    def require_known(self, target: Path) -> None:
+        """Refuse a file that the run does not know whole, as it is on disk now (SUB-4)."""
+        version = _version_of(target)
         known = self.run.baselines.of(target)
         if known is None:
             raise OperationRefusedError(
@@ -144,46 +145,81 @@ class GuardedFiles:
                 f"Refused: {target} has changed since this run read it. "
                 "Read it again, then repeat the change on what you see."
             )
-        return version
+
+    def _foresee(self, path: Path) -> str:
+        """Return which topic a write would change; raises what it would be refused with."""
+        target = self._writable(path)
+        if target.exists():
+            self.require_known(target)
+        return self.run.relative(target)
 
     def _write(self, path: Path, data: bytes) -> tuple[str, Change]:
+        self.run.check()
         target = self._writable(path)
-        try:
-            created = self._publish(target, data)
-        except OSError as error:
-            if error.errno in _STORAGE_ERRORS:
-                self.run.failure = StorageFailedError(f"{target} cannot be written: {error.strerror}")
-            raise
-        self.run.baselines.know(target, fingerprint(target.stat()))
-        change: Change = "created" if created else "updated"
+        with self._storage(target):
+            change = self._publish(path, target, data)
+        self.run.baselines.know(target, fingerprint(target.stat(), hash(data)))
         self.run.changes.note(self.run.relative(target), change)
         return self.run.relative(target), change
 
-    def _publish(self, target: Path, data: bytes) -> bool:
-        """Write the file; return whether it is new."""
+    def _publish(self, path: Path, target: Path, data: bytes) -> Change:
         if target.exists():
-            self.require_known(target)
-            publish_replace(str(target), data, self.run.ops)
-            return False
+            publish_replace(str(target), data, self._checking(path, target, known=True))
+            return "updated"
         make_private(str(target.parent), self.run.ops)
         try:
-            publish_new(str(target), data, self.run.ops)
+            publish_new(str(target), data, self._checking(path, target, known=False))
         except FileExistsError:
             raise OperationRefusedError(
                 f"Refused: {target} was created by somebody else meanwhile. Read it, then edit it."
             ) from None
-        return True
+        return "created"
+
+    def _checking(self, path: Path, target: Path, *, known: bool) -> DiskOps:
+        """Return the disk with the checks made once more right before the file takes its name."""
+        ops = self.run.ops
+
+        def settle(step: Callable[[str, str], None], source: str, name: str) -> None:
+            if self._writable(path) != target:
+                raise OperationRefusedError(f"Refused: {path} leads elsewhere by now. Look at it again.")
+            if known:
+                self.require_known(target)
+            step(source, name)
+
+        if known:
+            return replace(ops, rename=partial(settle, ops.rename))
+        return replace(ops, link=partial(settle, ops.link))
 
     def _make_directory(self, path: Path) -> None:
         probe = path / "topic.md"
+        self.run.check()
         if not isinstance(resolve_write(str(probe), self.run.cwd, self.run.memory_root), Refusal):
-            make_private(str(self._writable(probe).parent), self.run.ops)
+            target = self._writable(probe).parent
+            with self._storage(target):
+                make_private(str(target), self.run.ops)
+
+    @contextmanager
+    def _storage(self, target: Path) -> Iterator[None]:
+        """Note what shows that the memory cannot be written at all: the run has to end then."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno in _STORAGE_ERRORS:
+                self.run.failure = StorageFailedError(f"{target} cannot be written: {error.strerror}")
+            raise
 
 
 def _granted(answer: Path | Refusal) -> Path:
     if isinstance(answer, Refusal):
         raise OperationRefusedError(str(answer))
     return answer
+
+
+def _version_of(target: Path) -> Fingerprint:
+    """Return the fingerprint of a file with its content, since times alone may miss an edit."""
+    with open(target, "rb", opener=_nonblocking) as file:
+        status = os.fstat(file.fileno())
+        return fingerprint(status, hash(file.read(MOST_BYTES)))
 
 
 def _nonblocking(path: str, flags: int) -> int:

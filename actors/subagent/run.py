@@ -30,7 +30,7 @@ from pi_project_memory.actors.ports.host import (
 )
 from pi_project_memory.actors.ports.locks import LockHandle
 from pi_project_memory.actors.ports.tools import ToolHost
-from pi_project_memory.actors.ports.trace import Trace
+from pi_project_memory.actors.ports.trace import LabelledTrace, Trace, fault
 from pi_project_memory.actors.ports.worker import in_worker
 from pi_project_memory.actors.prompts import fill, prompt
 from pi_project_memory.actors.subagent.changes import Change
@@ -105,9 +105,10 @@ async def execute(workshop: Workshop, plan: Plan, models: Models, lock: LockHand
 
     Raises AbortedError, HostError, StorageFailedError, LockLostError, or OSError of the scratch directory.
     """
-    async with scratch_directory() as scratch, _parent_request(workshop) as parent:
+    trace = LabelledTrace(workshop.trace, {"actor": plan.role})
+    async with scratch_directory() as scratch, _parent_request(workshop, trace) as parent:
         roots = await in_worker(lambda: _roots(workshop, plan, scratch))
-        files = RunFiles(workshop.cwd, workshop.memory_dir, roots, plan.check, plan.on_touch, workshop.trace)
+        files = RunFiles(workshop.cwd, workshop.memory_dir, roots, plan.check, plan.on_touch, trace)
         independent = _why_independent(workshop, plan, parent)
         opening = _opening(workshop, plan, roots, parent, independent)
 
@@ -135,12 +136,12 @@ def key_of(model: ModelInfo) -> ModelKey:
 
 
 @asynccontextmanager
-async def _parent_request(workshop: Workshop) -> AsyncIterator[ParentSnapshot | None]:
+async def _parent_request(workshop: Workshop, trace: Trace) -> AsyncIterator[ParentSnapshot | None]:
     """Have the host keep the parent's request for the length of the block; None where it has none."""
     try:
         snapshot = await workshop.host.capture_parent()
     except HostError as error:
-        workshop.trace.event("parent_not_captured", error=str(error))
+        trace.event("parent_not_captured", **fault(error))
         yield None
         return
     try:

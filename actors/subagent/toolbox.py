@@ -10,7 +10,6 @@ from typing import Any
 
 import anyio
 
-from pi_project_memory.actors.core.recall import shortened
 from pi_project_memory.actors.ports.host import HostError, JsonObject
 from pi_project_memory.actors.ports.tools import (
     TOOL_NAMES,
@@ -19,6 +18,7 @@ from pi_project_memory.actors.ports.tools import (
     ToolInvocation,
     ToolOutcome,
 )
+from pi_project_memory.actors.ports.trace import Private
 from pi_project_memory.actors.ports.worker import in_worker
 from pi_project_memory.actors.subagent.bash_policy import Allowed, check_command
 from pi_project_memory.actors.subagent.guarded_files import GuardedFiles, RunFiles
@@ -54,7 +54,14 @@ class Toolbox:
         except (OperationRefusedError, HostError) as refused:
             outcome = _error(str(refused))
         took = round((anyio.current_time() - started) * 1000, 1)
-        self.files.trace.event("tool_called", tool=shortened(tool), failed=outcome.is_error, ms=took)
+        self.files.trace.event(
+            "tool_called",
+            tool=tool if tool in TOOL_NAMES else "unknown",
+            failed=outcome.is_error,
+            ms=took,
+            arguments=Private(arguments),
+            result=Private(outcome.content),
+        )
         self.files.check()
         if self.files.failure is not None:
             raise self.files.failure

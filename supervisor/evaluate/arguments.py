@@ -9,6 +9,7 @@ from typing import get_args
 from pi_project_memory.actors.core.config import ThinkingLevel
 
 RECALL_FIXTURE = Path("fixtures/recall")
+EXTRACTION_FIXTURE = Path("fixtures/extraction")
 PARALLEL = 4
 
 
@@ -24,8 +25,25 @@ def add_evaluations(parser: argparse.ArgumentParser) -> None:
         help=f"a folder with memory/ and queries.yaml (default: {RECALL_FIXTURE})",
     )
     _add_host(recall)
-    _add_model(recall)
+    _add_model(recall, tokens="512")
+    recall.add_argument(
+        "--no-structured-output",
+        dest="structured_output",
+        action="store_false",
+        help="ask in the tool form from the start",
+    )
     recall.set_defaults(run=_recall)
+    extraction = kinds.add_parser("extraction", help="what a model keeps of a conversation")
+    extraction.add_argument(
+        "fixture",
+        type=Path,
+        nargs="?",
+        default=EXTRACTION_FIXTURE,
+        help=f"a folder with cases/ (default: {EXTRACTION_FIXTURE})",
+    )
+    _add_host(extraction)
+    _add_model(extraction, tokens="what the model allows")
+    extraction.set_defaults(run=_extraction)
 
 
 def _add_host(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +60,7 @@ def _add_host(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_model(parser: argparse.ArgumentParser) -> None:
+def _add_model(parser: argparse.ArgumentParser, *, tokens: str) -> None:
     source = parser.add_mutually_exclusive_group()
     source.add_argument(
         "--model",
@@ -53,12 +71,8 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     source.add_argument("--script", metavar="FILE", type=Path, help="scripted replies in place of Pi")
     levels = get_args(ThinkingLevel)
     parser.add_argument("--thinking", choices=levels, default="off", help="thinking level (default: off)")
-    parser.add_argument("--max-tokens", metavar="N", type=_count, help="output tokens (default: 512)")
     parser.add_argument(
-        "--no-structured-output",
-        dest="structured_output",
-        action="store_false",
-        help="ask in the tool form from the start",
+        "--max-tokens", metavar="N", type=_count, help=f"output tokens of one answer (default: {tokens})"
     )
 
 
@@ -73,3 +87,9 @@ def _recall(options: argparse.Namespace) -> int:
     from pi_project_memory.supervisor.evaluate.command import recall
 
     return recall(options)
+
+
+def _extraction(options: argparse.Namespace) -> int:
+    from pi_project_memory.supervisor.evaluate.command import extraction
+
+    return extraction(options)

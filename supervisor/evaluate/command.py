@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from typing import Protocol, TypeVar
 
-from pi_project_memory.actors.core.config import SelectorModel, model_from_text
-from pi_project_memory.supervisor.evaluate.hosts import ModelsFor, run_to_end
+from pi_project_memory.actors.core.config import RoleModel, SelectorModel, model_from_text
+from pi_project_memory.supervisor.evaluate.extraction import ExtractionEvaluation
+from pi_project_memory.supervisor.evaluate.extraction_fixture import load_extraction_fixture
+from pi_project_memory.supervisor.evaluate.extraction_report import extraction_report
+from pi_project_memory.supervisor.evaluate.hosts import Hosts, Model, run_to_end
 from pi_project_memory.supervisor.evaluate.loading import EvaluationError
 from pi_project_memory.supervisor.evaluate.pi import PiProgram, open_pi
 from pi_project_memory.supervisor.evaluate.recall import RecallEvaluation
 from pi_project_memory.supervisor.evaluate.recall_fixture import load_recall_fixture
 from pi_project_memory.supervisor.evaluate.recall_report import recall_report
 from pi_project_memory.supervisor.evaluate.script import load_script, open_script
+
+R = TypeVar("R", bound=RoleModel)
 
 
 def recall(options: argparse.Namespace) -> int:
@@ -27,15 +33,48 @@ def recall(options: argparse.Namespace) -> int:
     except EvaluationError as error:
         return _failed(str(error))
     evaluation = RecallEvaluation(fixture, settings, options.parallel, _progress(len(fixture.queries)))
+    return _evaluate(host, evaluation, recall_report)
+
+
+def extraction(options: argparse.Namespace) -> int:
+    """Evaluate an extractor and print the report; return 0 when every extraction came to its end."""
+    try:
+        fixture = load_extraction_fixture(options.fixture)
+        settings = _named(options, RoleModel(thinking_level=options.thinking, max_tokens=options.max_tokens))
+        host = _host(options, fixture.cases)
+    except EvaluationError as error:
+        return _failed(str(error))
+    evaluation = ExtractionEvaluation(fixture, settings, options.parallel, _progress(len(fixture.cases)))
+    return _evaluate(host, evaluation, extraction_report)
+
+
+class _Answer(Protocol):
+    @property
+    def failure(self) -> str: ...
+
+
+class _Evaluation(Protocol):
+    @property
+    def model(self) -> Model | None: ...
+    @property
+    def answers(self) -> Mapping[str, _Answer]: ...
+    async def run(self, hosts: Hosts, /) -> None: ...
+
+
+E = TypeVar("E", bound=_Evaluation)
+
+
+def _evaluate(host: AbstractAsyncContextManager[Hosts], evaluation: E, report: Callable[[E], str]) -> int:
+    """Run an evaluation and print its report, however far it came; return the exit code."""
     cut_short = run_to_end(host, evaluation.run)
     if evaluation.model is not None:
-        sys.stdout.write(recall_report(evaluation))
+        sys.stdout.write(report(evaluation))
     if cut_short:
         return _failed(cut_short)
-    return int(any(asked.failure for asked in evaluation.answers.values()))
+    return int(any(answer.failure for answer in evaluation.answers.values()))
 
 
-def _host(options: argparse.Namespace, cases: Collection[str]) -> AbstractAsyncContextManager[ModelsFor]:
+def _host(options: argparse.Namespace, cases: Collection[str]) -> AbstractAsyncContextManager[Hosts]:
     if options.script is not None:
         return open_script(load_script(options.script, cases))
     return open_pi(PiProgram(options.pi, options.extension))
@@ -48,6 +87,11 @@ def _selector(options: argparse.Namespace) -> SelectorModel:
     )
     if options.max_tokens is not None:
         settings = replace(settings, max_tokens=options.max_tokens)
+    return _named(options, settings)
+
+
+def _named(options: argparse.Namespace, settings: R) -> R:
+    """Return the settings with the model that the command line names."""
     model = model_from_text(options.model)
     if model is None:
         raise EvaluationError(f"--model {options.model} is not of the form provider/model-id")

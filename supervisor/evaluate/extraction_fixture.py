@@ -6,7 +6,7 @@ A fixture is a folder with `cases/`, one YAML file for each conversation; the fi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -52,7 +52,9 @@ class Case(Struct, frozen=True, forbid_unknown_fields=True):
 
     def entries(self) -> list[JsonObject]:
         """Return the conversation as a session keeps it."""
-        messages = (message for number, line in enumerate(self.conversation) for message in _messages(number, line))
+        messages = (
+            message for number, line in enumerate(self.conversation) for message in _messages(number, line)
+        )
         return [{"id": f"{number:08x}", **message} for number, message in enumerate(messages, start=1)]
 
 
@@ -82,7 +84,9 @@ def _messages(number: int, line: Line) -> Iterator[JsonObject]:
         yield _spoken([text_block(line.agent)], "stop")
     if line.call is not None:
         call_id, tool = f"call-{number}", line.call.tool
-        yield _spoken([{"type": "toolCall", "id": call_id, "name": tool, "arguments": line.call.arguments}], "toolUse")
+        yield _spoken(
+            [{"type": "toolCall", "id": call_id, "name": tool, "arguments": line.call.arguments}], "toolUse"
+        )
         of_call = {"toolCallId": call_id, "toolName": tool, "isError": line.failed, "timestamp": 0}
         yield message_entry("toolResult", [text_block(line.result)], **of_call)
 
@@ -148,7 +152,3 @@ def _expectation_findings(case: Case) -> Iterator[str]:
 
 def _said(line: Line) -> str:
     return "\n".join((line.user or "", line.agent or "", line.result))
-
-
-def said_by_the_user(cases: Sequence[Case]) -> int:
-    return sum(line.user is not None for case in cases for line in case.conversation)

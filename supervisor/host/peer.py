@@ -37,10 +37,14 @@ class PipeClosedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RequestMethod:
-    """A method that is answered: the type of its parameters and what answers it."""
+    """A method that is answered: the type of its parameters and what answers it.
+
+    One that is `lasting` goes on when the other side sends nothing more.
+    """
 
     params: type[Any]
     handle: Callable[[Any], Awaitable[object]]
+    lasting: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +71,15 @@ class Peer:
         self._ids = itertools.count(1)
         self._waiting: dict[Id, Reply[object]] = {}
         self._running: dict[Id, anyio.CancelScope] = {}
+        self._lasting: set[Id] = set()
+        self._finished = anyio.Event()
         self._gone: str | None = None
+        self._deaf: str | None = None
 
     async def request(self, method: str, params: object, answer: type[T], deadline: float) -> T:
         """Ask the other side; cancelling the call, or its deadline in seconds, cancels it there as well."""
-        if self._gone is not None:
-            raise PipeClosedError(self._gone)
+        if (reason := self._gone or self._deaf) is not None:
+            raise PipeClosedError(reason)
         number = next(self._ids)
         frame = encode({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
         reply = self._waiting[number] = Reply[object]()
@@ -106,14 +113,31 @@ class Peer:
             case _:
                 self._answer_error(None, INVALID_REQUEST, "neither a request nor an answer")
 
+    async def hang_up(self, reason: str) -> None:
+        """Note that the other side sends nothing more, and wait for what it asked for to last.
+
+        Whoever waits for an answer is told at once; everything else that runs is cancelled.
+        """
+        self._deaf = reason
+        self._fail_waiting(reason)
+        for number, scope in self._running.items():
+            if number not in self._lasting:
+                scope.cancel()
+        while self._lasting:
+            self._finished = anyio.Event()
+            await self._finished.wait()
+
     def close(self, reason: str) -> None:
         """Note that the other side is gone: whoever waits is told, what runs for it is cancelled."""
         if self._gone is None:
             self._gone = reason
-        for reply in self._waiting.values():
-            reply.fail(PipeClosedError(self._gone))
+        self._fail_waiting(self._gone)
         for scope in self._running.values():
             scope.cancel()
+
+    def _fail_waiting(self, reason: str) -> None:
+        for reply in self._waiting.values():
+            reply.fail(PipeClosedError(reason))
 
     def _start(self, number: Id, method: str, params: object) -> None:
         if number in self._running:
@@ -125,6 +149,8 @@ class Peer:
             self._answer_error(number, METHOD_NOT_FOUND, f"there is no request {method!r}")
             return
         scope = self._running[number] = anyio.CancelScope()
+        if entry.lasting:
+            self._lasting.add(number)
         self._group.start_soon(self._run, number, method, entry, params, scope)
 
     async def _run(
@@ -140,6 +166,8 @@ class Peer:
             self._answer_error(number, INTERNAL_ERROR, f"{method}: {type(error).__name__}: {error}")
         finally:
             self._running.pop(number, None)
+            self._lasting.discard(number)
+            self._finished.set()
         if scope.cancelled_caught:
             self._answer_error(number, CANCELLED, f"{method} was cancelled")
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from pi_project_memory.actors.core.identity import data_directory
 from pi_project_memory.actors.mailbox import AskTimeoutError
 from pi_project_memory.actors.ports.host import (
     HiddenMessage,
@@ -25,7 +22,6 @@ from pi_project_memory.actors.ports.host import (
     StaleHistoryError,
 )
 from pi_project_memory.actors.ports.tools import FileOps, ToolInvocation, ToolOutcome
-from pi_project_memory.supervisor.host.frames import INVALID_REQUEST
 from pi_project_memory.supervisor.host.operations import (
     OperationError,
     OperationResult,
@@ -33,31 +29,13 @@ from pi_project_memory.supervisor.host.operations import (
     perform,
 )
 from pi_project_memory.supervisor.host.peer import (
-    Methods,
-    NotificationMethod,
     Peer,
     PipeClosedError,
-    RequestMethod,
     RpcError,
 )
 from pi_project_memory.supervisor.host.protocol import (
-    AgentSettled,
-    AgentStartAnswer,
-    BeforeAgentStart,
-    BeforeCompact,
-    Command,
-    Complete,
-    Completions,
     Empty,
-    HistoryChanged,
-    Initialize,
-    Initialized,
-    Shutdown,
-    ToolResult,
-    UserMessage,
 )
-from pi_project_memory.supervisor.log import SessionLog
-from pi_project_memory.supervisor.service import MemoryService, VersionMismatchError
 
 VERSION_MISMATCH = -32001
 STALE_HISTORY = -32002
@@ -162,58 +140,3 @@ class PipeHost:
             raise kind(f"{method}: {error}") from None
         except (PipeClosedError, AskTimeoutError, msgspec.ValidationError) as error:
             raise HostError(f"{method}: {error}") from None
-
-
-class HostEvents:
-    """The methods that a host may call, as a table for the peer."""
-
-    def __init__(
-        self, service: MemoryService, host: PipeHost, log: SessionLog, end: Callable[[], None]
-    ) -> None:
-        self._service = service
-        self._host = host
-        self._log = log
-        self._end = end
-        self._initialized = False
-
-    def methods(self) -> Methods:
-        """Return each method with the type of its parameters and what handles it."""
-        service = self._service
-        return {
-            "initialize": RequestMethod(Initialize, self._initialize),
-            "before_agent_start": RequestMethod(BeforeAgentStart, self._before_agent_start),
-            "user_message": NotificationMethod(UserMessage, service.user_message),
-            "tool_result": RequestMethod(ToolResult, service.tool_result),
-            "agent_settled": NotificationMethod(AgentSettled, service.agent_settled),
-            "history_changed": NotificationMethod(HistoryChanged, service.history_changed),
-            "before_compact": RequestMethod(BeforeCompact, service.before_compact),
-            "command": RequestMethod(Command, service.command),
-            "complete": RequestMethod(Complete, self._complete),
-            "tool_operation": RequestMethod(ToolOperation, self._host.tool_operation),
-            "shutdown": RequestMethod(Shutdown, self._shutdown),
-        }
-
-    async def _initialize(self, params: Initialize) -> Initialized:
-        if self._initialized:
-            raise RpcError(INVALID_REQUEST, "the session is initialized already")
-        self._initialized = True
-        path = self._log.locate(Path(data_directory(params.agent_dir)) / "logs", params.session.id)
-        try:
-            return await self._service.initialize(params, str(path))
-        except VersionMismatchError as error:
-            self._initialized = False
-            raise RpcError(VERSION_MISMATCH, str(error)) from None
-
-    async def _before_agent_start(self, params: BeforeAgentStart) -> AgentStartAnswer:
-        answer = await self._service.before_agent_start(params)
-        # The log is opened behind the first answer, since its libraries take longer to load than that.
-        asyncio.get_running_loop().call_soon(self._log.open)
-        return answer
-
-    async def _shutdown(self, params: Shutdown) -> Empty:
-        answer = await self._service.shutdown(params)
-        asyncio.get_running_loop().call_soon(self._end)  # behind the answer
-        return answer
-
-    async def _complete(self, params: Complete) -> Completions:
-        return self._service.complete(params)

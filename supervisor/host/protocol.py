@@ -27,6 +27,9 @@ PROTOCOL_VERSION = 1
 SECTION_NAME = "auto_memory"
 """The name under which the host renders the memory section of the system prompt."""
 
+TOOL_RESULT_EVENTS = ("read", "write", "edit", "bash")
+"""The main agent's tools whose results are looked at."""
+
 SessionReason = Literal["startup", "reload", "new", "resume", "fork"]
 ShutdownReason = Literal["quit", "reload", "new", "resume", "fork"]
 HostMode = Literal["tui", "rpc", "json", "print", "embedded"]

@@ -10,12 +10,11 @@ from typing import NoReturn
 
 import anyio
 
+from pi_project_memory.supervisor.host.events import HostEvents
 from pi_project_memory.supervisor.host.frames import FrameDecoder
 from pi_project_memory.supervisor.host.peer import Peer
-from pi_project_memory.supervisor.host.pipe import HostEvents, PipeHost
+from pi_project_memory.supervisor.host.pipe import PipeHost
 from pi_project_memory.supervisor.log import SessionLog
-from pi_project_memory.supervisor.service import open_service
-from pi_project_memory.supervisor.setup import Environment
 
 CHUNK = 256 * 1024
 """Bytes read at a time."""
@@ -35,31 +34,54 @@ def serve() -> NoReturn:
 
 
 async def _serve(output: int) -> None:
-    log = SessionLog()
+    log = SessionLog.of(os.environ)
     reader, writer = await _connect(output)
     ended = anyio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     async with anyio.create_task_group() as group:
         peer = Peer(writer.write, group)
         host = PipeHost(peer)
-        async with open_service(host, Environment.real(log)) as service:
-            peer.methods = HostEvents(service, host, log, ended.set).methods()
-            group.start_soon(_read, reader, peer, ended)
-            await ended.wait()
-            peer.close("the host is gone")
-        group.cancel_scope.cancel()
+        events = HostEvents(host, log, ended.set)
+        peer.methods = events.methods()
+        group.start_soon(_read, reader, peer, ended)
+        group.start_soon(_run_session, host, events, log, ended)
+        await ended.wait()
+        peer.close("the host is gone")
     log.close()
     with anyio.move_on_after(LAST_WRITES):
         await _flush(writer)
 
 
+async def _run_session(host: PipeHost, events: HostEvents, log: SessionLog, ended: anyio.Event) -> None:
+    """Load and run the service once the host has greeted, until the session has ended."""
+    async with anyio.create_task_group() as waiting:
+        waiting.start_soon(_cancel_after, waiting.cancel_scope, ended)
+        await events.greeted.wait()
+        waiting.cancel_scope.cancel()
+    if events.start is None or ended.is_set():
+        return
+    from pi_project_memory.supervisor.service import open_service
+    from pi_project_memory.supervisor.setup import Environment
+
+    async with open_service(host, Environment.real(log)) as service:
+        await service.initialize(events.start, events.log_file)
+        events.attach(service)
+        await ended.wait()
+
+
+async def _cancel_after(scope: anyio.CancelScope, event: anyio.Event) -> None:
+    await event.wait()
+    scope.cancel()
+
+
 async def _read(reader: asyncio.StreamReader, peer: Peer, ended: anyio.Event) -> None:
-    """Hand every frame to the peer until the host closes the pipe."""
+    """Hand every frame to the peer until the host closes the pipe; what it asked to last is finished."""
     decoder = FrameDecoder()
     try:
         while chunk := await reader.read(CHUNK):
             for frame in decoder.feed(chunk):
                 peer.receive(frame)
+        await peer.hang_up("the host is gone")
     finally:
         ended.set()
 

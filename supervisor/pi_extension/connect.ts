@@ -18,6 +18,10 @@ class NoService implements Service {
     return Promise.reject(new UnavailableError(this.#reason));
   }
 
+  operation(): Promise<unknown> {
+    return this.request();
+  }
+
   notify(): void {}
 
   async shutdown(): Promise<void> {}

@@ -175,8 +175,9 @@ export class MemorySession {
       registry: () => ctx.modelRegistry,
       clampThinkingLevel: host.clampThinkingLevel,
     };
+    const wait = { boundMs: BOUND_MS.tool_operation };
     const ask = async (params: JsonObject): Promise<OperationResult> =>
-      (await this.#service.request("tool_operation", params, { boundMs: BOUND_MS.tool_operation })) as OperationResult;
+      (await this.#service.operation("tool_operation", params, wait)) as OperationResult;
     const offer = { pi, models, history: this.#history, parents: this.#parents, notices: this.#notices };
     return host.connect(handlersFor({ ...offer, natives: host.natives, ask }), {
       initialize: (restarted) => initialize(pi, ctx, this.#history, host, { reason, restarted }),

@@ -26,7 +26,10 @@ export interface Hooks {
 export interface Service {
   /** The tools whose results the service wants to hear of. */
   readonly toolResultEvents: readonly string[];
+  /** Asks on behalf of one of Pi's events; the wait ends when the session does, with a CancelledError. */
   request(method: string, params: object, wait: Wait): Promise<unknown>;
+  /** Asks on behalf of the service's own work, which goes on while the session ends. */
+  operation(method: string, params: object, wait: Wait): Promise<unknown>;
   notify(method: string, params: object): void;
   shutdown(reason: ShutdownReason): Promise<void>;
 }
@@ -70,11 +73,14 @@ export class Supervision implements Service {
     }
   }
 
-  /** Asks the running service. Ends when the session does, with a CancelledError. */
   request(method: string, params: object, { boundMs, signal }: Wait): Promise<unknown> {
-    if (!this.#service) return Promise.reject(new UnavailableError(`the service ${this.#unavailable}`));
     const signals = signal ? [signal, this.#ended.signal] : [this.#ended.signal];
-    return this.#service.peer.request(method, params, { boundMs, signal: AbortSignal.any(signals) });
+    return this.operation(method, params, { boundMs, signal: AbortSignal.any(signals) });
+  }
+
+  operation(method: string, params: object, wait: Wait): Promise<unknown> {
+    if (!this.#service) return Promise.reject(new UnavailableError(`the service ${this.#unavailable}`));
+    return this.#service.peer.request(method, params, wait);
   }
 
   notify(method: string, params: object): void {

@@ -121,6 +121,7 @@ async def test_a_stale_message_has_no_effect_and_its_asker_is_told_at_once():
         ("Note", 2),
         ("Question", 0),
     ]
+    assert {fields["reason"] for fields in dropped} == {"the current generation is 1"}
 
 
 @pytest.mark.req("LIFE-2")

@@ -99,9 +99,23 @@ ROWS = (
     ),
     Row("automatic extraction off", S(2, 2), Settled(5), S(2, 5), (), OFF),
     Row("nothing new", S(5, 5), Settled(5), S(5, 5), (DisarmIdle(), AnswerWaiters(None))),
-    Row("a settle told late takes nothing back", S(2, 9, turns=1), Settled(5), S(2, 9, turns=2), (ArmIdle(120.0),), THIRD),
+    Row(
+        "a settle told late takes nothing back",
+        S(2, 9, turns=1),
+        Settled(5),
+        S(2, 9, turns=2),
+        (ArmIdle(120.0),),
+        THIRD,
+    ),
     # The idle timer.
-    Row("idle", S(2, 7, turns=2), IdleElapsed(), S(2, 7, snapshot=7), (DisarmIdle(), Begin("idle", 2, 7)), THIRD),
+    Row(
+        "idle",
+        S(2, 7, turns=2),
+        IdleElapsed(),
+        S(2, 7, snapshot=7),
+        (DisarmIdle(), Begin("idle", 2, 7)),
+        THIRD,
+    ),
     Row(
         "idle after a busy lock",
         S(2, 7, retry=True),
@@ -168,7 +182,9 @@ ROWS = (
     Row("new messages are trailing", RUNNING, Settled(9), TRAILING),
     Row("more of them are the same trailing run", TRAILING, Settled(12, 4), S(2, 12, 0, 5, trailing=True)),
     Row("an aborted turn is not trailing", RUNNING, Settled(9, turns=0), S(2, 9, snapshot=5)),
-    Row("an aborted turn takes no trailing run away", TRAILING, Settled(12, 0), S(2, 12, 0, 5, trailing=True)),
+    Row(
+        "an aborted turn takes no trailing run away", TRAILING, Settled(12, 0), S(2, 12, 0, 5, trailing=True)
+    ),
     Row("a settle told late during a run", TRAILING, Settled(3), TRAILING),
     Row("not trailing, automatic off", RUNNING, Settled(9), S(2, 9, snapshot=5), (), OFF),
     Row("a late idle timer", RUNNING, IdleElapsed(), RUNNING),
@@ -313,20 +329,19 @@ class Machine:
     armed: bool = False
 
     def play(self, event: Event) -> list[Effect]:
-        running = self.state.snapshot is not None
         before = self.state
         self.state, effects = decide(self.state, event, self.policy)
-        self._check_runs(running, event, effects)
+        self._check_runs(before, event, effects)
         for effect in effects:
             self._perform(effect, before)
         assert self.state.cursor <= self.state.end
         return list(effects)
 
-    def _check_runs(self, running: bool, event: Event, effects: tuple[Effect, ...]) -> None:
+    def _check_runs(self, before: CursorState, event: Event, effects: tuple[Effect, ...]) -> None:
         begins = [effect for effect in effects if isinstance(effect, Begin)]
         over = isinstance(event, (Ended, BranchMoved, Invalidated))
         assert len(begins) <= 1
-        assert not begins or not running or over, "two runs at once"
+        assert not begins or before.snapshot is None or over, "two runs at once"
         self.begun += begins
 
     def _perform(self, effect: Effect, before: CursorState) -> None:

@@ -152,7 +152,10 @@ SAID = entry("user", "please always use tabs")
         [call(path=["/m/note.md"]), result()],
         [entry("assistant", [{"type": "toolCall", "id": "c1", "name": "write"}]), result()],
         [entry("assistant", "write /m/note.md"), result()],
-        [entry("user", [{"type": "toolCall", "id": "c1", "name": "write", "arguments": {"path": NOTE}}]), result()],
+        [
+            entry("user", [{"type": "toolCall", "id": "c1", "name": "write", "arguments": {"path": NOTE}}]),
+            result(),
+        ],
     ],
     ids=[
         "failed",
@@ -220,20 +223,26 @@ def test_a_script_that_failed_after_its_write_has_written_all_the_same():
     assert written_paths([failed]) == (NOTE,)
 
 
+KEYS = ("type", "message", "role", "content", "text", "id", "name", "arguments", "path", "toolCallId")
+VALUES = ("message", "user", "assistant", "toolResult", "text", "toolCall", "thinking", "write", "ok")
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 3) | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(
-        st.sampled_from(
-            "type message role content text id name arguments path toolCallId isError nestedCalls calls status".split()
-        ),
-        inner
-        | st.sampled_from("message user assistant toolResult text toolCall thinking image write ok".split()),
-        max_size=5,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from((*KEYS, "isError", "nestedCalls", "calls", "status")),
+            inner | st.sampled_from(VALUES),
+            max_size=5,
+        )
     ),
     max_leaves=12,
 )
-BLOCKS = st.one_of(JSON, st.lists(JSON | st.fixed_dictionaries({"type": st.sampled_from(["text", "toolCall", "thinking"])}), max_size=3))
+BLOCKS = st.one_of(
+    JSON,
+    st.lists(
+        JSON | st.fixed_dictionaries({"type": st.sampled_from(["text", "toolCall", "thinking"])}), max_size=3
+    ),
+)
 DAMAGED = st.one_of(
     st.fixed_dictionaries(
         {

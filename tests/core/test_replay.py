@@ -79,13 +79,19 @@ def test_a_message_that_does_not_say_who_made_it_is_another_models(missing: str)
 @pytest.mark.req("EXT-5")
 def test_a_message_of_thinking_alone_is_left_out_for_another_model():
     assert for_model(said_by(A, THINKING, REDACTED), OTHERS["another api"]) is None
-    assert conversation([entry(said_by(A, THINKING)), entry(user("hi"))], OTHERS["another api"]) == [user("hi")]
+    assert conversation([entry(said_by(A, THINKING)), entry(user("hi"))], OTHERS["another api"]) == [
+        user("hi")
+    ]
 
 
 @pytest.mark.req("EXT-5")
 @pytest.mark.parametrize("message", [user("hi"), answer()], ids=["user", "tool result"])
 def test_other_roles_pass_unchanged(message: dict[str, Any]):
-    signed = {**message, "textSignature": "kept", "content": [{"type": "text", "text": "x", "textSignature": "k"}]}
+    signed = {
+        **message,
+        "textSignature": "kept",
+        "content": [{"type": "text", "text": "x", "textSignature": "k"}],
+    }
     assert for_model(signed, A) == signed
 
 

@@ -180,6 +180,23 @@ async def test_a_shutdown_waits_for_the_service_and_says_so(pi_home: PiHome, pro
     await gone(service.processes)
 
 
+@pytest.mark.req("HOST-3", "HOST-9")
+async def test_file_work_goes_on_while_a_shutdown_waits(pi_home: PiHome, provider: FakeProvider):
+    write: Json = {"path": str(pi_home.project / "note.md"), "content": "a note"}
+    invocation: Json = {"callId": "c1", "tool": "write", "arguments": write, "cwd": str(pi_home.project)}
+    asking: Json = {"delay": 0.4, "ask": [{"method": "tools/execute", "params": invocation}]}
+    service = install_service(pi_home, {"on": {"agent_settled": asking, "shutdown": {"delay": 1.5}}})
+    provider.script("main", text("Hello"))
+    await run_print(pi_home, "hi")
+    order = [frame["method"] for frame in service.frames() if "method" in frame]
+    assert order.index("shutdown") < order.index("tool_operation")
+    [outcome] = [answer["result"] for answer in service.answers()]
+    assert (outcome["isError"], outcome["content"][0]["text"]) == (
+        False,
+        f"Successfully wrote to {write['path']}",
+    )
+
+
 @pytest.mark.req("HOST-11")
 async def test_the_terminal_signals_are_pis_alone(pi_home: PiHome, provider: FakeProvider):
     gate = Gate()

@@ -1,8 +1,7 @@
 // Answers JSON lines on stdin with what Pi's own six tools do: the reference of the conformance suite.
 //
 // argv: the folder of the pi-coding-agent package.
-// in:   {tool, cwd, params, raw?, glob?} - params as a model sends them; raw skips the argument checks;
-//       glob: "node" lists files with Node for find.
+// in:   {tool, cwd, params}, params as a model sends them; find lists files with Node instead of fd.
 // out:  {ok, content, details, isError} or {ok: false, message}; tool "declarations" lists the schemas.
 import { globSync, statSync } from "node:fs";
 import { access } from "node:fs/promises";
@@ -41,11 +40,10 @@ function declarations() {
   });
 }
 
-async function run({ tool: name, cwd, params, raw }) {
+async function run({ tool: name, cwd, params }) {
   const tool = factories[name](cwd, name === "find" ? findOptions : undefined);
   const call = { type: "toolCall", id: "1", name, arguments: tool.prepareArguments?.(params) ?? params };
-  const args = raw ? call.arguments : validateToolArguments(tool, call);
-  const { content, details, isError } = await tool.execute("1", args);
+  const { content, details, isError } = await tool.execute("1", validateToolArguments(tool, call));
   return { ok: true, content, details: details ?? null, isError: isError === true };
 }
 

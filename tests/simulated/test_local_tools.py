@@ -426,7 +426,7 @@ async def test_ripgrep_is_ended_once_there_are_enough_matches(project: Path, mon
     task = asyncio.create_task(call(project, "grep", pattern="x", limit=1))
     descriptor = await holder(fifo)
     async with asyncio.timeout(PATIENCE):
-        assert (await task).text.startswith("a:1: x\n\n[1 matches limit reached.")
+        assert "[1 matches limit reached." in (await task).text
     assert await ended(descriptor)
 
 

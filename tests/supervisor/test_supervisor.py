@@ -157,7 +157,7 @@ async def test_a_rebuild_that_fails_is_tried_again(bad_life: int):
         if bad_life == 2:
             one.mailbox.tell(Note(0, -1))
         assert await one.ask("alive?") == f"life {bad_life + 1}, message 1"
-    assert cast.trace.named("actor_failed")[-1]["error"] == "OSError('the branch cannot be read')"
+    assert cast.trace.named("actor_failed")[-1]["words"] == "the branch cannot be read"
 
 
 @pytest.mark.req("LIFE-4")
@@ -219,7 +219,9 @@ async def test_a_failed_job_is_a_failure_of_its_actor():
         one.mailbox.tell(Note(0, 1))
         await turns(20)
         assert await one.ask("alive?") == "life 2, message 1"
-    assert cast.trace.named("actor_failed") == [{"actor": "actor 0", "error": "ValueError('the job failed')"}]
+    (failed,) = cast.trace.named("actor_failed")
+    assert (failed["actor"], failed["error"], failed["words"]) == ("actor 0", "ValueError", "the job failed")
+    assert str(failed["where"]).startswith("test_supervisor.py:")
     assert one.script.abandoned == ["scripted has ended"] * 2
 
 

@@ -66,6 +66,7 @@ function open({ mode = "rpc", stored, branch = [{ id: "a" }, { id: "b" }], answe
           frames.push(frame as Frame);
           return answer(frame[0]);
         },
+        operation: async (...frame) => answer(frame[0]),
         notify: (...frame) => void frames.push(frame),
         shutdown: () => ending.promise,
       };

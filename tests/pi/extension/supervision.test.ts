@@ -224,12 +224,24 @@ test("a service that stops answering is replaced after 5 s of silence, one that 
   assert.deepEqual([handshakes.length, warnings.length], [2, 1]);
 });
 
-test("an overdue answer leaves no timer behind", async () => {
-  const { supervision } = supervise(WELL);
+test("an overdue answer leaves no timer behind, whether the service lives on or dies", async () => {
+  const { supervision } = supervise(`onFrame(({ id, method }) => {
+    if (method === "initialize") send({ id, result: hello });
+    if (method === "$/cancel") process.exit(7);
+  });`);
   supervision.start();
-  await ask(supervision);
-  await assert.rejects(ask(supervision, "lost", 1), /no answer to lost/);
+  await assert.rejects(ask(supervision, "lost", 300), /no answer to lost/);
   await supervision.shutdown("quit");
+});
+
+test("a service that ends well is not missed, even if its last answer is", async () => {
+  const { supervision, warnings } = supervise(`onFrame(({ id, method }) => {
+    if (method === "initialize") send({ id, result: hello });
+    if (method === "shutdown") process.exit(0);
+  });`);
+  supervision.start();
+  await supervision.shutdown("quit");
+  assert.deepEqual([warnings, startedPids().length], [[], 1]);
 });
 
 test("a service that closes its output but lives on is ended and replaced", async () => {
@@ -262,6 +274,7 @@ test("a service that closes its input is found out by the next write", async () 
 test("a shutdown ends the waits of the session's events, and lets the service finish", async () => {
   const { supervision, warnings } = supervise(`onFrame(({ id, method }) => {
     if (method === "initialize") send({ id, result: hello });
+    if (method === "effect") send({ id, result: "done" });
     if (method === "shutdown") setTimeout(() => { send({ id, result: {} }); process.exit(0); }, 50);
   });`);
   supervision.start();
@@ -269,6 +282,7 @@ test("a shutdown ends the waits of the session's events, and lets the service fi
   const ended = supervision.shutdown("new");
   await assert.rejects(asked, /cancelled/);
   await assert.rejects(ask(supervision), /cancelled/);
+  assert.equal(await supervision.operation("effect", {}, { boundMs: 1_000 }), "done");
   await ended;
   assert.deepEqual(warnings, []);
 });
@@ -336,7 +350,9 @@ test("without a launch.json memory is off, with one warning, and everything goes
   const warnings: string[] = [];
   const hooks = { initialize: () => assert.fail("nothing to shake hands with"), warn: (text: string) => warnings.push(text) };
   const service = connect(join(folder, "nowhere"), { requests: {}, notifications: {} }, hooks);
-  await assert.rejects(service.request("command", {}, { boundMs: 1 }), /off for this session.*launch\.json/);
+  for (const asked of [service.request, service.operation]) {
+    await assert.rejects(asked.call(service, "command", {}, { boundMs: 1 }), /off for this session.*launch\.json/);
+  }
   service.notify("x", {});
   await service.shutdown("quit");
   assert.equal(warnings.length, 1);

@@ -22,7 +22,7 @@ conformance: $(VENV)/.dev
 	$(BIN)/python tests/conformance.py --write
 
 bench: $(VENV)/.pi
-	$(BIN)/python -m tests.bench
+	PYTHONPATH=tests $(BIN)/python tests/bench/start.py
 
 check: lint test
 

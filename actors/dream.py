@@ -39,7 +39,7 @@ from pi_project_memory.actors.ports.activity import ActivitySink
 from pi_project_memory.actors.ports.dream_state import Damaged
 from pi_project_memory.actors.ports.sessions import SessionSeen
 from pi_project_memory.actors.ports.trace import Trace
-from pi_project_memory.actors.scopes import AbortedError, AbortScope, Generations
+from pi_project_memory.actors.scopes import AbortScope, Generations
 from pi_project_memory.actors.subagent.aftermath import Aftermath
 from pi_project_memory.actors.subagent.attempt import Attempt, attempt
 
@@ -170,17 +170,12 @@ class DreamActor(Actor[DreamMessage]):
     async def _run(self, job: _Job, facts: Facts, generation: int) -> None:
         others: Sequence[SessionSeen] = ()
 
-        def check() -> None:
-            job.scope.check()
-            if not self.generations.is_current(generation):
-                raise AbortedError("a new generation began")
-
         async def work() -> Attempt:
             nonlocal others
             since = facts.state.last_dream_at if facts.state is not None else None
             others = await self._consolidation.sessions.updated_since(since)
             standing = Standing(
-                check,
+                job.scope.check,
                 lambda turn: self._tell(DreamTurn(generation, job.number, turn)),
                 self._aftermath.on_touch,
             )

@@ -10,7 +10,7 @@ from pi_project_memory.actors.core.config import Config, ThinkingLevel
 from pi_project_memory.actors.core.cursor import Begin
 from pi_project_memory.actors.core.extraction_gate import judge, written_paths
 from pi_project_memory.actors.core.lock_rules import EXTRACT_LOCK, Busy
-from pi_project_memory.actors.core.replay import ModelKey, conversation, count_spoken, recent
+from pi_project_memory.actors.core.replay import ModelKey, compacted_away, conversation, count_spoken, recent
 from pi_project_memory.actors.ports.clock import Clock
 from pi_project_memory.actors.ports.host import HistoryHead, JsonObject, Models
 from pi_project_memory.actors.ports.locks import Locks
@@ -56,7 +56,9 @@ class Extraction:
         """
         entries = await self.workshop.host.read_history(head.handle, begin.start, begin.stop)
         through = str(entries[-1].get("id", "")) if entries else ""
-        verdict = judge(entries, await self._in_memory(written_paths(entries)))
+        # What the main agent wrote spares an automatic run; who asks by hand knows what is missing.
+        written = () if begin.cause == "manual" else written_paths(entries)
+        verdict = judge(entries, await self._in_memory(written))
         if verdict != "run":
             return Attempt("empty" if verdict == "no message" else "skipped", note=verdict), through
         model, effective = await resolve_role(self.workshop.host, "extractor", config.models.extractor, level)
@@ -79,6 +81,7 @@ class Extraction:
                 on_turn=standing.on_turn,
                 on_touch=standing.on_touch,
                 recent_messages=limit,
+                compacted=compacted_away(entries),
             )
             return Attempt("returned", await execute(self.workshop, plan, self.models, held)), through
 

@@ -62,6 +62,9 @@ from pi_project_memory.actors.subagent.attempt import Attempt, attempt
 
 CURSOR_TYPE = "project-memory-cursor"
 
+_NUMBERS = itertools.count(1)
+"""Counts jobs and timers over all lives: what one of an earlier life says late is taken for nobody else's."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Job:
@@ -97,7 +100,6 @@ class ExtractorActor(Actor[ExtractorMessage]):
         self._level: ThinkingLevel | None = None
         self._settled_turn = ""
         self._state = CursorState()
-        self._numbers = itertools.count(1)
         self._job: _Job | None = None
         self._turn = 0
         self._timer: AbortScope | None = None
@@ -177,6 +179,7 @@ class ExtractorActor(Actor[ExtractorMessage]):
                     self._begin(effect)
             case Abort(reason):
                 self._abort(reason)
+                self._last = Attempt("aborted", note=reason)
             case KeepCursor():
                 await self._keep_cursor()
             case ArmIdle(seconds):
@@ -189,7 +192,7 @@ class ExtractorActor(Actor[ExtractorMessage]):
                 assert_never(effect)
 
     def _begin(self, begin: Begin) -> None:
-        number = next(self._numbers)
+        number = next(_NUMBERS)
         scope = self.generations.scope.child(f"extraction {number}")
         self._job = _Job(number, begin.cause, scope, anyio.current_time())
         self._turn, self._last_cause = 0, begin.cause
@@ -201,9 +204,9 @@ class ExtractorActor(Actor[ExtractorMessage]):
             cause=begin.cause,
             entries=begin.stop - begin.start,
         )
-        self.start_job(partial(self._run, self._job, begin, self.generations.current))
+        self.start_job(partial(self._run, self._job, begin, self._head, self.generations.current))
 
-    async def _run(self, job: _Job, begin: Begin, generation: int) -> None:
+    async def _run(self, job: _Job, begin: Begin, head: HistoryHead, generation: int) -> None:
         through = ""
 
         def check() -> None:
@@ -219,7 +222,7 @@ class ExtractorActor(Actor[ExtractorMessage]):
                 self._aftermath.on_touch,
             )
             result, through = await self._extraction.run(
-                begin, self._head, self._config, self._level, standing
+                begin, head, self._config, self._level, standing
             )
             return result
 
@@ -243,7 +246,9 @@ class ExtractorActor(Actor[ExtractorMessage]):
         self._job, self._last, self._through = None, ended.attempt, ended.through
         self._activity.end("extractor")
         await self._aftermath.follow(ended.attempt)
-        await self._step(Ended(ended.attempt.ending))
+        # The host may have taken its time: a generation that is over by now moves no cursor.
+        if self.generations.is_current(ended.generation):
+            await self._step(Ended(ended.attempt.ending))
 
     async def _change_branch(self, message: BranchChanged) -> None:
         self._head = message.head
@@ -278,7 +283,7 @@ class ExtractorActor(Actor[ExtractorMessage]):
 
     def _arm(self, seconds: float) -> None:
         self._disarm()
-        self._timer_number += 1
+        self._timer_number = next(_NUMBERS)
         self._timer = self.generations.scope.child(f"idle timer {self._timer_number}")
         self.start_job(partial(self._wait_idle, self._timer, self._timer_number, seconds))
 
@@ -306,9 +311,17 @@ class ExtractorActor(Actor[ExtractorMessage]):
 
 
 def find_cursor(entries: Sequence[JsonObject]) -> int:
-    """Return how many entries the newest cursor on a branch has dealt with; 0 without one (EXT-2)."""
+    """Return how many entries the newest cursor on a branch has dealt with; 0 without one (EXT-2).
+
+    A cursor that names no entry of this branch was written while the branch moved, and is passed over.
+    """
+    ends = {str(entry.get("id")): number for number, entry in enumerate(entries, start=1)}
     for entry in reversed(entries):
         match entry:
-            case {"type": "custom", "customType": "project-memory-cursor", "data": {"through": str(through)}}:
-                return next((i + 1 for i, other in enumerate(entries) if other.get("id") == through), 0)
+            case {
+                "type": "custom",
+                "customType": "project-memory-cursor",
+                "data": {"through": str(through)},
+            } if through in ends:
+                return ends[through]
     return 0

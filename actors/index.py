@@ -9,7 +9,7 @@ from typing import assert_never
 import anyio
 
 from pi_project_memory.actors.actor import Actor
-from pi_project_memory.actors.core.branch import NOTICE_TYPE, notice_details
+from pi_project_memory.actors.core.branch import NOTICE_TYPE, SEEN_TYPE, seen_details
 from pi_project_memory.actors.core.changes_notice import DELETED, INDEX, notice_text, outdated, remark
 from pi_project_memory.actors.core.lint import lint_index, lint_topic, staleness_note
 from pi_project_memory.actors.core.sanitize import sanitize
@@ -68,6 +68,7 @@ class IndexActor(Actor[IndexMessage]):
         self._prefetch = prefetch
         self._section: Section | None = None
         self._seen: dict[str, str] = {}
+        self._untold: set[str] = set()
         self._snapshot: Mapping[str, Fingerprint] = {}
         self._background: set[str] = set()
 
@@ -78,13 +79,17 @@ class IndexActor(Actor[IndexMessage]):
                 message.reply.send(await self._cached_section())
             case SectionOutdated():
                 self._section = None
+                # The next one holds the index as it is then, whatever happens to it until then.
+                self._seen.pop(INDEX, None)
+                self._untold.discard(INDEX)
             case TopicsWanted():
                 topics = await self._store.scan()
                 message.reply.send(TopicList(topics, await self._store.read_index()))
             case VersionsSeen():
                 self._meet(message)
             case ChangesWanted():
-                message.reply.send(await self._notice())
+                if message.reply.send(await self._notice()):
+                    self._untold.clear()
             case ChangesDue():
                 await self._send_notice()
             case ToolUsed():
@@ -97,8 +102,11 @@ class IndexActor(Actor[IndexMessage]):
     async def _cached_section(self) -> Section:
         if self._section is None:
             started = anyio.current_time()
-            await self._look(silently={INDEX})
-            self._section = make_section(await self._store.read_index(), self._directory)
+            await self._look()
+            index = await self._store.read_index()
+            if index and INDEX not in self._snapshot:
+                await self._look()  # there was none, and the reading has made one of the topics
+            self._section = make_section(index, self._directory)
             self._meet_now(INDEX)
             self.trace.event(
                 "index_loaded",
@@ -111,42 +119,51 @@ class IndexActor(Actor[IndexMessage]):
         return self._section
 
     def _meet(self, message: VersionsSeen) -> None:
+        """Take over what the model has met through recalls; the index it meets here alone."""
+        versions = {path: tag for path, tag in message.versions.items() if path != INDEX}
         if message.reset:
-            index = {INDEX: self._seen[INDEX]} if INDEX in self._seen else {}
-            self._seen = index | {path: tag for path, tag in message.versions.items() if tag != DELETED}
-        else:
-            self._seen.update(message.versions)
+            self._seen = {path: tag for path, tag in self._seen.items() if path == INDEX}
+            self._untold &= {INDEX}
+        self._seen |= versions
+        self._untold -= versions.keys()
 
     def _meet_now(self, path: str) -> None:
-        """Note that the model knows the version of the last snapshot."""
-        if path in self._snapshot:
-            self._seen[path] = self._snapshot[path].tag
+        """Note that the model knows the file as the last snapshot found it."""
+        self._seen[path] = self._snapshot[path].tag if path in self._snapshot else DELETED
+        self._untold.discard(path)
 
-    async def _look(self, silently: Collection[str] = ()) -> dict[str, str]:
-        """Take a snapshot and return the files that the model knows an older version of, once each.
+    async def _look(self, silently: Collection[str] = ()) -> None:
+        """Take a snapshot, and note the files that the model knows an older version of.
 
-        Those in `silently` are brought up to date without being returned.
+        Changes of those in `silently` are its own or told elsewhere; the branch keeps that they are known.
         """
         try:
             snapshot = await self._store.snapshot()
         except OSError as error:
             self.trace.event("no_snapshot", actor=self.name, **fault(error))
-            return {}
+            return
         changed = outdated(self._seen, self._snapshot, snapshot)
         self._snapshot = snapshot
-        for path, version in changed.items():
-            if version == DELETED:
-                del self._seen[path]
-            else:
-                self._seen[path] = version
-        return {path: version for path, version in changed.items() if path not in silently}
+        self._seen |= changed
+        self._untold |= changed.keys() - set(silently)
+        await self._keep({path: tag for path, tag in changed.items() if path in silently and path != INDEX})
+
+    async def _keep(self, versions: Mapping[str, str]) -> None:
+        if not versions:
+            return
+        try:
+            await self._host.append_entry(SEEN_TYPE, seen_details(versions))
+        except HostError as error:
+            self.trace.event("host_refused", actor=self.name, **fault(error))
 
     async def _notice(self) -> HiddenMessage | None:
-        changed = await self._look(silently=self._background)
-        if not changed:
+        """Return the notice of what is untold, which it stays until the notice has found its way."""
+        await self._look(silently=self._background)
+        if not self._untold:
             return None
+        changed = {path: self._seen[path] for path in self._untold}
         self.trace.event("outside_change", actor=self.name, files=len(changed))
-        return HiddenMessage(NOTICE_TYPE, notice_text(changed, self._directory), notice_details(changed))
+        return HiddenMessage(NOTICE_TYPE, notice_text(changed, self._directory), seen_details(changed))
 
     async def _send_notice(self) -> None:
         notice = await self._notice()
@@ -156,6 +173,8 @@ class IndexActor(Actor[IndexMessage]):
             await self._host.send_message(notice)
         except HostError as error:
             self.trace.event("host_refused", actor=self.name, **fault(error))
+        else:
+            self._untold.clear()
 
     async def _absorb_background(self, message: BackgroundWrites) -> None:
         """Take a run's own changes as known: its summary tells of them (EXT-8)."""
@@ -191,13 +210,17 @@ class IndexActor(Actor[IndexMessage]):
         return remark("\n".join(findings)) if findings else None
 
     async def _after_read(self, path: str, used: ToolUsed) -> str | None:
-        await self._look(silently={path})
-        self._meet_now(path)
+        await self._look()
         read = await self._read(path)
-        if read is None or path == INDEX:
+        if read is None:
             return None
         arguments = {"offset": used.offset, "limit": used.limit}
-        if used.complete and is_whole(arguments, count_lines(read.data)):
+        whole = used.complete and is_whole(arguments, count_lines(read.data))
+        if whole:
+            self._meet_now(path)
+        if path == INDEX:
+            return None
+        if whole:
             self._tell_prefetch(FileRead(self.generations.current, path, read.fingerprint.tag))
         note = staleness_note(read.mtime_ms, self._clock.now_ms())
         return remark(note) if note else None

@@ -278,6 +278,8 @@ class IdleTimeUp(Message, frozen=True):
 
     timer: int
 
+    essential: ClassVar[bool] = True
+
 
 class ExtractionTurn(Message, frozen=True):
     """The running extraction has begun another turn of its own, the `number`th."""

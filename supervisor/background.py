@@ -13,6 +13,7 @@ from pi_project_memory.actors.index import make_section
 from pi_project_memory.actors.mailbox import Mailbox
 from pi_project_memory.actors.ports.locks import FileLocks
 from pi_project_memory.actors.subagent.aftermath import Aftermath
+from pi_project_memory.actors.subagent.codemode import Codemode
 from pi_project_memory.actors.subagent.run import Workshop
 from pi_project_memory.supervisor.memory import Memory
 
@@ -51,6 +52,7 @@ def _workshop(memory: Memory) -> Workshop:
         worktree=Path(memory.prepared.worktree),
         session_dir=Path(event.session.directory) if event.session.directory else None,
         native_tools=event.tools,
+        codemode=Codemode(memory.host, event.codemode),
     )
 
 

@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from site import getusersitepackages
 
 import msgspec
 
@@ -26,6 +27,7 @@ from pi_project_memory.supervisor.agent_dir import AgentDirError, current_agent_
 from pi_project_memory.supervisor.installed import (
     ENTRY,
     LAUNCH_FILE,
+    SERVE,
     SOURCE,
     Foreign,
     Launch,
@@ -38,8 +40,6 @@ from pi_project_memory.supervisor.installed import (
 from pi_project_memory.supervisor.version import __version__
 
 __all__ = ["LAUNCH_FILE", "SOURCE", "InstallError", "Removal", "install_into", "uninstall_from"]
-
-MODULE = "pi_project_memory.supervisor.main"
 
 LOCK_TRIES = 50
 LOCK_PAUSE = 0.1
@@ -151,8 +151,9 @@ def _put(target: Path, sources: Mapping[str, bytes], old: Sequence[str], launch:
 def _launch(agent: Path, interpreter: str, files: Collection[str]) -> Launch:
     # A virtual environment's interpreter is a link, and must stay one to be found again.
     program = os.path.abspath(interpreter)  # noqa: PTH100
-    # Paths are UTF-8 whatever the locale says.
-    command = [program, "-X", "utf8", "-m", MODULE, "serve"]
+    # Isolated, so that nothing of the user's Python settings or folders is run; paths are UTF-8 in any locale.
+    isolation = ["-E", "-P"] if SOURCE.is_relative_to(getusersitepackages()) else ["-I"]
+    command = [program, *isolation, "-X", "utf8", *SERVE]
     return Launch(command, f"{data_directory(str(agent))}/logs", __version__, sorted(files))
 
 

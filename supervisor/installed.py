@@ -18,6 +18,10 @@ LAUNCH_FILE = "launch.json"
 ENTRY = "index.ts"
 """The file that makes Pi load the directory."""
 
+MODULE = "pi_project_memory.supervisor.main"
+SERVE = ("-m", MODULE, "serve")
+"""What follows the interpreter and its options in the command that starts the service."""
+
 SOURCE = Path(__file__).parent / "pi_extension"
 
 _LARGEST = 1024 * 1024

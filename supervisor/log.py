@@ -98,13 +98,24 @@ class SessionLog:
 
     def close(self) -> None:
         """Write what is left and let go of the file."""
-        if self._waiting:
-            self.open()
+        if self._waiting and self._logger is None:
+            self._write_plainly()
         if self._file is not None:
             with suppress(OSError):
                 self._file.close()
         self._logger = None
         self._broken = True
+
+    def _write_plainly(self) -> None:
+        """Write what has waited without loading the library, which nobody waits for at a session's end."""
+        if self.path is None or self._broken:
+            return
+        with suppress(OSError):
+            self._file = _RotatingFile(self.path)
+            for record in self._waiting:
+                line = _time_first(None, "", {"session": self._session, **record})
+                self._file.write(_dumps(line) + b"\n")
+        self._waiting.clear()
 
     def _levelled(self, fields: dict[str, TraceValue]) -> dict[str, Any]:
         """Return the fields without what is private, or with it apart from the rest."""

@@ -96,6 +96,11 @@ class Memory:
         """The configuration in force."""
         return self.settings.config
 
+    @property
+    def has_background(self) -> bool:
+        """Whether anything runs in the background by itself."""
+        return self.config.extraction.enabled or self.config.dream.enabled
+
     def reconfigure(self, settings: Settings) -> None:
         """Stop what runs under the old configuration and go on under the new one (CFG-6)."""
         self.settings = settings.with_directory_of(self.settings)

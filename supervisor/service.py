@@ -66,6 +66,9 @@ RECALL_WAIT = 2.0
 COMMAND_WAIT = 5.0
 """Seconds that a command waits for the start-up and for an actor's answer."""
 
+BACKGROUND_DELAY = 0.3
+"""Seconds behind an answer after which the actors of background work are made."""
+
 NOTICE_WAIT = 0.1
 """Seconds beyond the recall that a request waits for a notice of outside changes."""
 
@@ -116,8 +119,8 @@ class MemoryService:
             try:
                 return await self._begin_run(event)
             finally:
-                # Behind the answer: loading the rest would hold it up.
-                asyncio.get_running_loop().call_soon(self._begin_background)
+                # Well behind the answer: loading the rest would hold up what follows it.
+                asyncio.get_running_loop().call_later(BACKGROUND_DELAY, self._begin_background)
 
     def _begin_background(self) -> None:
         if self._life.memory is not None:
@@ -207,7 +210,8 @@ class MemoryService:
             self._settle(memory, int(not event.aborted))
 
     def _settle(self, memory: Memory, turns: int) -> None:
-        memory.background.set()
+        if memory.has_background:
+            memory.background.set()
         number = memory.generations.current
         memory.tell(memory.index, ChangesDue(number))
         memory.tell(memory.extractor, TurnsSettled(number, memory.head, turns, self._level))

@@ -117,7 +117,7 @@ class Place:
 
     def held(self) -> list[str]:
         """Return the names of the lock files."""
-        return sorted(os.listdir(self.locks))
+        return sorted(path.name for path in self.locks.iterdir())
 
     def topics(self) -> list[str]:
         return sorted(path.name for path in self.memory.iterdir())

@@ -15,6 +15,7 @@ RECALL_TYPE = "project-memory-recall"
 SELECTION_TYPE = "project-memory-selection"
 READ_TYPE = "project-memory-read"
 NOTICE_TYPE = "project-memory-notice"
+SEEN_TYPE = "project-memory-seen"
 
 _TOLD = frozenset({RECALL_TYPE, NOTICE_TYPE})
 
@@ -130,8 +131,11 @@ def recall_details(recall_id: str, topics: Iterable[RecalledTopic]) -> dict[str,
     return {"id": recall_id, "topics": [asdict(topic) for topic in topics]}
 
 
-def notice_details(versions: Mapping[str, str]) -> dict[str, Any]:
-    """Return what a notice of changes carries: the versions that it told of, "" for a deleted file."""
+def seen_details(versions: Mapping[str, str]) -> dict[str, Any]:
+    """Return what keeps the versions that the model knows without having read them, "" for a deleted file.
+
+    A notice of changes carries it, and an entry does for changes that the model has made by itself.
+    """
     return {"seen": dict(versions)}
 
 
@@ -147,7 +151,7 @@ def read_data(path: str, version: str) -> dict[str, Any]:
 
 def _fold(state: BranchState, entry: Mapping[str, Any]) -> BranchState:
     match entry:
-        case {"type": "custom_message", "customType": kind, "details": dict(details)} if kind in _TOLD:
+        case {"type": "custom_message", "customType": str(kind), "details": dict(details)} if kind in _TOLD:
             return _fold_seen(_fold_recall(state, details), details)
         case {
             "type": "custom",
@@ -161,6 +165,8 @@ def _fold(state: BranchState, entry: Mapping[str, Any]) -> BranchState:
             "data": {"path": str(path), "version": str(version)},
         }:
             return state.with_read(path, version)
+        case {"type": "custom", "customType": "project-memory-seen", "data": dict(data)}:
+            return _fold_seen(state, data)
     return state
 
 

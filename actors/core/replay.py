@@ -41,6 +41,19 @@ def count_spoken(messages: Iterable[Json]) -> int:
     return sum(message["role"] in _SPOKEN for message in messages)
 
 
+def compacted_away(entries: Sequence[Json]) -> bool:
+    """Whether a compaction among the entries took messages before it out of the model's sight."""
+    ids = [entry.get("id") for entry in entries]
+    for position, entry in enumerate(entries):
+        if entry.get("type") == "compaction":
+            kept = entry.get("firstKeptEntryId")
+            # What is kept from before these entries on loses none of them.
+            first = position if kept is None else ids.index(kept) if kept in ids else 0
+            if any(other.get("type") == "message" for other in entries[:first]):
+                return True
+    return False
+
+
 def for_model(message: Mapping[str, Any], model: ModelKey) -> dict[str, Any] | None:
     """Return an assistant message as `model` may see it, None when nothing is left; others are unchanged.
 

@@ -145,12 +145,12 @@ def judge(mode: Mode, message: Mapping[str, Any], http_status: int | None) -> Ou
     stop = message.get("stopReason")
     if stop == "aborted":
         return Cancelled()
+    if _REFUSAL_WORDS.search(str(message.get("rawStopReason") or "")):
+        return Failed(f"the model refused to answer ({message['rawStopReason']})")
     if stop == "error":
         return _judge_error(mode, str(message.get("errorMessage") or "unknown error"), http_status)
     if stop == "length":
         return Failed("the answer was cut off at the output limit (models.selector.maxTokens)")
-    if _REFUSAL_WORDS.search(str(message.get("rawStopReason") or "")):
-        return Failed(f"the model refused to answer ({message['rawStopReason']})")
     return _read_text(message) if mode == "native" else _read_tool_call(message)
 
 
@@ -190,8 +190,8 @@ def _status_in(text: str) -> int | None:
 
 
 def _read_text(message: Mapping[str, Any]) -> Outcome:
-    texts = [block["text"] for block in _blocks(message) if block.get("type") == "text"]
-    text = "".join(texts)
+    texts = [block.get("text") for block in _blocks(message) if block.get("type") == "text"]
+    text = "".join(text for text in texts if isinstance(text, str))
     if not js_trim(text):
         return Failed("the answer holds no text")
     try:

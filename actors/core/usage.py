@@ -52,5 +52,6 @@ def _count(usage: Mapping[str, Any], name: str) -> int:
 
 def _amount(usage: Mapping[str, Any], name: str) -> float:
     value = usage.get(name)
-    usable = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < _SAFE
-    return value if usable else 0.0
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < _SAFE:
+        return value
+    return 0.0

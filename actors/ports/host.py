@@ -104,12 +104,21 @@ class HistoryHead(Struct, frozen=True, rename="camel"):
     length: int
 
 
+class CodemodeSettings(Struct, frozen=True, rename="camel"):
+    """The parent session's codemode: whether it is active, its mode and its inline budget in tokens."""
+
+    active: bool = False
+    mode: Literal["on", "only"] = "on"
+    inline_budget: int = 3000
+
+
 class ParentSnapshot(Struct, frozen=True, rename="camel"):
     """The main agent's last request as the host can repeat it under `handle` (EXT-6).
 
     `model` made it, `system_text` and `tools` went with it; `requested` is false when this process has
     sent none yet. `section` is the memory section in it, if any. The flags name what makes the projection
     differ from the request: tools that were hidden from it, a prompt forced by somebody, images left out.
+    `codemode` is how it is set now; without it the handshake's word holds.
     """
 
     handle: str
@@ -121,6 +130,7 @@ class ParentSnapshot(Struct, frozen=True, rename="camel"):
     hidden_tools: Sequence[str] = ()
     forced_prompt: bool = False
     images_blocked: bool = False
+    codemode: CodemodeSettings | None = None
 
 
 class HostError(Exception):

@@ -160,7 +160,7 @@ def _read_header(path: str) -> SessionHeader | None:
     except OSError:
         return None
     try:
-        return _header(descriptor) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+        return _header(descriptor)
     except OSError:
         return None
     finally:

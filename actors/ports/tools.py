@@ -7,7 +7,7 @@ call. Check and effect are one step there, so nothing can change between them.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
 
@@ -17,21 +17,26 @@ TOOL_NAMES = ("read", "find", "grep", "write", "edit", "bash")
 """The tools of a background run, by the names the host's model knows."""
 
 
-class ToolInvocation(Struct, frozen=True, rename="camel"):
-    """One call for the host to execute; relative paths start at `cwd`."""
+class ToolInvocation(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """One call for the host to execute; relative paths start at `cwd`.
+
+    With `structured` the result's form for programs is wanted too.
+    """
 
     call_id: str
     tool: str
     arguments: JsonObject
     cwd: str
+    structured: bool = False
 
 
 class ToolOutcome(Struct, frozen=True, rename="camel"):
-    """What the tool gave back: content blocks for the model, details for programs."""
+    """What the tool gave back: content blocks for the model, details and a JSON value for programs."""
 
     content: list[JsonObject]
     details: JsonObject | None = None
     is_error: bool = False
+    structured_content: Any = None
 
 
 class OperationRefusedError(Exception):

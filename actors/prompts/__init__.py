@@ -13,6 +13,7 @@ PromptName = Literal[
     "selector_tool_mode",
     "recall_guidance",
     "tool_section",
+    "tool_codemode",
     "extractor",
     "dream",
 ]

@@ -45,10 +45,10 @@ class Aftermath:
             changed=len(report.changes) if report else 0,
         )
         self.on_end()
-        if attempt.problem:
-            await self.warn_once(attempt.problem)
         if report is not None and report.changes:
             await self._send_summary(report.changes)
+        if attempt.problem:
+            await self.warn_once(attempt.problem)
 
     async def warn_once(self, problem: str) -> None:
         """Warn of a cause the first time it is met."""

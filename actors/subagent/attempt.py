@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from pi_project_memory.actors.core.cursor import Ending
-from pi_project_memory.actors.ports.host import HostError
+from pi_project_memory.actors.ports.host import HostError, StaleHistoryError
 from pi_project_memory.actors.roles import RoleUnavailableError
 from pi_project_memory.actors.scopes import AbortedError, AbortScope
 from pi_project_memory.actors.subagent.guarded_files import StorageFailedError
@@ -38,7 +38,8 @@ async def attempt(scope: AbortScope, work: Callable[[], Awaitable[Attempt]]) -> 
     try:
         with scope.guard():
             return await work()
-    except AbortedError as error:
+    except (AbortedError, StaleHistoryError) as error:
+        # A branch that has moved is told of in a moment; until then the old one is nobody's failure.
         return Attempt("aborted", note=str(error))
     except FAILURES as error:
         kind = type(error).__name__

@@ -5,18 +5,25 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import anyio
 
 from pi_project_memory.actors.ports.host import JsonObject, ModelRequest, Models
 from pi_project_memory.actors.ports.tools import ToolOutcome
 from pi_project_memory.actors.scopes import AbortedError
-from pi_project_memory.actors.subagent.toolbox import Toolbox
 
 Finish = Literal["done", "turn limit", "api error"]
 
 T = TypeVar("T")
+
+
+class Tools(Protocol):
+    """What a model may call: `Toolbox`, or one with more in it."""
+
+    async def call(self, call_id: str, tool: str, arguments: object) -> ToolOutcome:
+        """Run one call; raises only what ends the run."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +44,7 @@ class BackgroundLoop:
     """
 
     models: Models
-    toolbox: Toolbox
+    toolbox: Tools
     request: Callable[[Sequence[JsonObject]], ModelRequest]
     max_turns: int
     before_turn: Callable[[int], Awaitable[None]]

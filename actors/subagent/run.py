@@ -34,6 +34,7 @@ from pi_project_memory.actors.ports.trace import LabelledTrace, Trace, fault
 from pi_project_memory.actors.ports.worker import in_worker
 from pi_project_memory.actors.prompts import fill, prompt
 from pi_project_memory.actors.subagent.changes import Change
+from pi_project_memory.actors.subagent.codemode import Codemode, Scripting, inherit_codemode
 from pi_project_memory.actors.subagent.guarded_files import RunFiles
 from pi_project_memory.actors.subagent.loop import BackgroundLoop, LoopResult
 from pi_project_memory.actors.subagent.path_policy import ReadRoots, read_roots
@@ -53,7 +54,8 @@ class BackgroundHost(HostPorts, ToolHost, Protocol):
 class Workshop:
     """What all runs of a session have in common.
 
-    `native_tools` are the host's declarations of the six tools; `worktree` holds the session's `cwd`.
+    `native_tools` are the host's declarations of the six tools; `worktree` holds the session's `cwd`;
+    `codemode` is the parent's, None where the host runs no scripts.
     """
 
     host: BackgroundHost
@@ -66,6 +68,7 @@ class Workshop:
     worktree: Path
     session_dir: Path | None
     native_tools: Sequence[JsonObject]
+    codemode: Codemode | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,8 @@ class Plan:
     """One run: who does it with which model, what it is told, and where it may look.
 
     `conversation` gives the messages of an independent request for a model; `rules` is the memory section
-    to add where the parent's prompt lacks it; `check` raises when the run has lost its rights.
+    to add where the parent's prompt lacks it; `check` raises when the run has lost its rights. `compacted`
+    says that the parent's request does not hold the whole conversation any more.
     """
 
     role: Role
@@ -88,6 +92,7 @@ class Plan:
     on_turn: Callable[[int], None]
     on_touch: Callable[[str], None]
     recent_messages: int | None = None
+    compacted: bool = False
     reads_sessions: bool = False
 
 
@@ -110,7 +115,8 @@ async def execute(workshop: Workshop, plan: Plan, models: Models, lock: LockHand
         roots = await in_worker(lambda: _roots(workshop, plan, scratch))
         files = RunFiles(workshop.cwd, workshop.memory_dir, roots, plan.check, plan.on_touch, trace)
         independent = _why_independent(workshop, plan, parent)
-        opening = _opening(workshop, plan, roots, parent, independent)
+        scripting = await inherit_codemode(workshop.codemode, parent, trace)
+        opening = _opening(workshop, plan, roots, parent, independent, scripting)
 
         async def before_turn(turn: int) -> None:
             plan.check()
@@ -118,9 +124,9 @@ async def execute(workshop: Workshop, plan: Plan, models: Models, lock: LockHand
                 raise LockLostError(f"the lock of the {plan.role} run was taken by another process")
             plan.on_turn(turn)
 
-        loop = BackgroundLoop(
-            models, Toolbox(workshop.host, files, scratch), opening.request, plan.max_turns, before_turn
-        )
+        six = Toolbox(workshop.host, files, scratch)
+        tools = six if scripting is None else scripting.toolbox(six)
+        loop = BackgroundLoop(models, tools, opening.request, plan.max_turns, before_turn)
         result = await loop.run()
         plan.check()
         return Report(result, files.changes.changes, independent)
@@ -170,6 +176,7 @@ def _why_independent(workshop: Workshop, plan: Plan, parent: ParentSnapshot | No
         parent_model=key_of(parent.model) if parent.model else None,
         model=key_of(plan.model),
         recent_messages=plan.recent_messages,
+        compacted=plan.compacted,
         images_blocked=parent.images_blocked,
         forced_prompt=parent.forced_prompt,
         hidden_tools=parent.hidden_tools,
@@ -203,7 +210,12 @@ class _Opening:
 
 
 def _opening(
-    workshop: Workshop, plan: Plan, roots: ReadRoots, parent: ParentSnapshot | None, independent: str
+    workshop: Workshop,
+    plan: Plan,
+    roots: ReadRoots,
+    parent: ParentSnapshot | None,
+    independent: str,
+    scripting: Scripting | None = None,
 ) -> _Opening:
     """Continue the parent's request with one user message, or open a conversation of the run's own."""
     options = StreamOptions(
@@ -213,7 +225,7 @@ def _opening(
         session_id=workshop.session_id,
         disable_continuation=True,
     )
-    section = tool_section(workshop, roots)
+    section = "\n".join([tool_section(workshop, roots), *([prompt("tool_codemode")] if scripting else [])])
     rules = [] if parent is not None and parent.section else [plan.rules]
     if parent is not None and not independent:
         message = user_message("\n\n".join([*rules, section, plan.task]))
@@ -224,7 +236,7 @@ def _opening(
         options,
         [*plan.conversation(key_of(plan.model)), user_message(plan.task)],
         system_prompt="\n\n".join([*system, *rules, section]),
-        tools=workshop.native_tools,
+        tools=scripting.declarations(workshop.native_tools) if scripting else workshop.native_tools,
     )
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+import itertools
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
 
+from pi_project_memory.actors.ports.codemode import CODEMODE
 from pi_project_memory.actors.ports.host import HostError, JsonObject
 from pi_project_memory.actors.ports.tools import (
     TOOL_NAMES,
@@ -22,24 +25,33 @@ from pi_project_memory.actors.ports.trace import Private
 from pi_project_memory.actors.ports.worker import in_worker
 from pi_project_memory.actors.subagent.bash_policy import Allowed, check_command
 from pi_project_memory.actors.subagent.guarded_files import GuardedFiles, RunFiles
+from pi_project_memory.actors.subagent.overflow import adopt_files
 from pi_project_memory.actors.subagent.path_policy import resolve_read, resolve_write
 from pi_project_memory.actors.subagent.refusal import Refusal
-from pi_project_memory.actors.subagent.scratch import adopt_log
 
 COMMAND_SECONDS = 60
 """How long a command may run when the model sets no bound, in seconds."""
 
 MOST_ARGUMENT_UNITS = 2_000_000
-"""Characters of one argument; more is refused before a tool sees it."""
+"""Characters of all the texts of one argument; more is refused before a tool sees it."""
+
+_INVOCATIONS = itertools.count(1)
+"""A model may repeat the id of a call, and two runs may be under way: the host needs one of ours."""
+
+_TRACED = {*TOOL_NAMES, CODEMODE}
 
 
 @dataclass(frozen=True, slots=True)
 class Toolbox:
-    """The tools of one run; a call never raises for what a model did, it answers with what to do."""
+    """The tools of one run; a call never raises for what a model did, it answers with what to do.
+
+    Outcomes have their form for programs too where they are `structured`.
+    """
 
     host: ToolHost
     files: RunFiles
     scratch: Path
+    structured: bool = False
 
     async def call(self, call_id: str, tool: str, arguments: object) -> ToolOutcome:
         """Run one call.
@@ -47,16 +59,22 @@ class Toolbox:
         Raises what `RunFiles.check` raises when the run has lost its rights, and StorageFailedError when
         the memory cannot be written.
         """
+        return await self.watched(tool, arguments, partial(self._run, call_id, tool, arguments))
+
+    async def watched(
+        self, tool: str, arguments: object, work: Callable[[], Awaitable[ToolOutcome]]
+    ) -> ToolOutcome:
+        """Do the work of one call between two looks at the run's rights, and trace it; raises as `call` does."""
         self.files.check()
         started = anyio.current_time()
         try:
-            outcome = await self._run(call_id, tool, arguments)
+            outcome = await work()
         except (OperationRefusedError, HostError) as refused:
             outcome = _error(str(refused))
         took = round((anyio.current_time() - started) * 1000, 1)
         self.files.trace.event(
             "tool_called",
-            tool=tool if tool in TOOL_NAMES else "unknown",
+            tool=tool if tool in _TRACED else "unknown",
             failed=outcome.is_error,
             ms=took,
             arguments=Private(arguments),
@@ -69,8 +87,8 @@ class Toolbox:
 
     async def _run(self, call_id: str, tool: str, arguments: object) -> ToolOutcome:
         if tool not in TOOL_NAMES:
-            raise OperationRefusedError(f"There is no tool {tool} here. Use {', '.join(TOOL_NAMES)}.")
-        given = _checked(arguments)
+            raise OperationRefusedError(f"There is no tool {tool[:64]} here. Use {', '.join(TOOL_NAMES)}.")
+        given = checked(arguments)
         match tool:
             case "bash":
                 return await self._bash(call_id, given)
@@ -87,7 +105,9 @@ class Toolbox:
     async def _execute(
         self, call_id: str, tool: str, arguments: JsonObject, operations: GuardedFiles
     ) -> ToolOutcome:
-        invocation = ToolInvocation(call_id, tool, arguments, str(self.files.cwd))
+        self.files.check()
+        cwd = str(self.files.cwd)
+        invocation = ToolInvocation(unique(call_id), tool, arguments, cwd, self.structured)
         return await self.host.execute_tool(invocation, operations)
 
     async def _bash(self, call_id: str, arguments: JsonObject) -> ToolOutcome:
@@ -100,10 +120,11 @@ class Toolbox:
         there = await in_worker(lambda: [path for path in verdict.removals if path.exists()])
         for path in there:
             self.files.on_touch(self.files.relative(path))
-        bounded = {"timeout": COMMAND_SECONDS, **arguments}
+        bound = arguments.get("timeout")
+        bounded = {**arguments, "timeout": COMMAND_SECONDS if bound is None else bound}
         outcome = await self._execute(call_id, "bash", bounded, GuardedFiles(self.files))
         await in_worker(self._note_removals, there)
-        return await in_worker(self._adopt_output, outcome)
+        return await in_worker(adopt_files, outcome, self.scratch)
 
     def _check_command(self, command: str) -> Allowed | Refusal:
         files = self.files
@@ -150,32 +171,35 @@ class Toolbox:
                 self.files.baselines.forget(path)
                 self.files.changes.note(self.files.relative(path), "deleted")
 
-    def _adopt_output(self, outcome: ToolOutcome) -> ToolOutcome:
-        """Bring the full output of a long command into scratch and name it there."""
-        log = (outcome.details or {}).get("fullOutputPath")
-        if not isinstance(log, str):
-            return outcome
-        try:
-            kept = str(adopt_log(log, self.scratch))
-        except OSError:
-            return outcome
-        content = [_renamed(block, log, kept) for block in outcome.content]
-        return ToolOutcome(content, {**(outcome.details or {}), "fullOutputPath": kept}, outcome.is_error)
+
+def unique(call_id: str) -> str:
+    """Return an id of ours for a call."""
+    return f"{call_id}#{next(_INVOCATIONS)}"
 
 
-def _renamed(block: JsonObject, old: str, new: str) -> JsonObject:
-    text = block.get("text")
-    return {**block, "text": text.replace(old, new)} if isinstance(text, str) else block
-
-
-def _checked(arguments: object) -> JsonObject:
+def checked(arguments: object) -> JsonObject:
     """Return the arguments if they are an object of a sane size."""
     if not isinstance(arguments, dict):
         raise OperationRefusedError("The arguments are no JSON object. Call the tool again with one.")
     for name, value in arguments.items():
-        if isinstance(value, str) and len(value) > MOST_ARGUMENT_UNITS:
-            raise OperationRefusedError(f"`{name}` is too long ({len(value)} characters). Use far less.")
+        length = len(name) + _text_length(value)
+        if length > MOST_ARGUMENT_UNITS:
+            raise OperationRefusedError(f"`{name[:64]}` is too long ({length} characters). Use far less.")
     return arguments
+
+
+def _text_length(value: object) -> int:
+    """Return how many characters a JSON value holds."""
+    waiting, length = [value], 0
+    while waiting:
+        match waiting.pop():
+            case str(text):
+                length += len(text)
+            case list(items):
+                waiting.extend(items)
+            case dict(fields):
+                waiting.extend((*fields.keys(), *fields.values()))
+    return length
 
 
 def _error(text: str) -> ToolOutcome:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
-import msgspec
 
 from pi_project_memory.actors.ports.host import (
     HiddenMessage,
@@ -105,10 +104,7 @@ def _lay_out(folder: str, memory: Mapping[str, str]) -> Stage:
 
 @dataclass(frozen=True, slots=True)
 class CaseHost:
-    """The evaluated host's models and tools, with the session of one case around them.
-
-    `case` keeps the tool calls of cases that run side by side apart: models number theirs alike.
-    """
+    """The evaluated host's models and tools, with the session of one case around them."""
 
     case: str
     inner: EvaluatedHost
@@ -129,8 +125,7 @@ class CaseHost:
 
     async def execute_tool(self, call: ToolInvocation, ops: FileOps) -> ToolOutcome:
         """Have the evaluated host run the call."""
-        own = msgspec.structs.replace(call, call_id=f"{self.case}/{call.call_id}")
-        return await self.inner.execute_tool(own, ops)
+        return await self.inner.execute_tool(call, ops)
 
     async def read_history(self, _handle: str, start: int, stop: int) -> Sequence[JsonObject]:
         """Return a part of the conversation."""

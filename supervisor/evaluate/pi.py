@@ -39,7 +39,7 @@ SOCKET_BYTES = 100
 _LAST_WORDS = 2000
 _RELAY = "pi_project_memory.supervisor.evaluate.relay"
 _BUILTIN = "builtin:"
-_MODE = ("--mode", "rpc", "--no-session", "--no-extensions", "--no-tools")
+_MODE = ("--mode", "rpc", "--no-session", "--no-extensions")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 
 from pi_project_memory.actors.core.identity import data_directory
+from pi_project_memory.actors.ports.codemode import ScriptCall
 from pi_project_memory.supervisor.host.frames import INVALID_REQUEST
 from pi_project_memory.supervisor.host.handshake import VersionMismatchError, answer_handshake
 from pi_project_memory.supervisor.host.operations import ToolOperation
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
     from pi_project_memory.supervisor.service import MemoryService
 
 VERSION_MISMATCH = -32001
+
+LOG_DELAY = 0.5
+"""Seconds behind an answer after which the log is opened; what happens until then is kept."""
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -89,6 +93,7 @@ class HostEvents:
             "command": self._request(Command, lambda service, event: service.command(event)),
             "complete": RequestMethod(Complete, self._complete),
             "tool_operation": RequestMethod(ToolOperation, self._host.tool_operation),
+            "tool_call": RequestMethod(ScriptCall, self._host.script_call),
             "shutdown": RequestMethod(Shutdown, self._shutdown, lasting=True),
         }
 
@@ -128,8 +133,8 @@ class HostEvents:
 
     async def _before_agent_start(self, params: BeforeAgentStart) -> AgentStartAnswer:
         answer = await (await self._present()).before_agent_start(params)
-        # The log is opened behind the first answer, since its libraries take longer to load than that.
-        asyncio.get_running_loop().call_soon(self._log.open)
+        # The log is opened well behind the first answer, since its library takes longer to load than that.
+        asyncio.get_running_loop().call_later(LOG_DELAY, self._log.open)
         return answer
 
     async def _complete(self, params: Complete) -> Completions:

@@ -9,6 +9,14 @@ import msgspec
 from msgspec import Struct
 
 from pi_project_memory.actors.mailbox import AskTimeoutError
+from pi_project_memory.actors.ports.codemode import (
+    CodemodeLoadout,
+    CodemodeWanted,
+    Script,
+    ScriptCall,
+    ScriptOutcome,
+    ScriptTools,
+)
 from pi_project_memory.actors.ports.host import (
     HiddenMessage,
     HostError,
@@ -29,6 +37,7 @@ from pi_project_memory.supervisor.host.operations import (
     perform,
 )
 from pi_project_memory.supervisor.host.peer import (
+    INVALID_PARAMS,
     Peer,
     PipeClosedError,
     RpcError,
@@ -47,7 +56,7 @@ MODEL = 3600.0
 """Seconds for a model request; whoever asks has a tighter bound of its own."""
 
 TOOL = 600.0
-"""Seconds for one tool call; commands have a tighter bound of their own."""
+"""Seconds for one tool call or script; commands have a tighter bound of their own."""
 
 HISTORY_CHUNK = 200
 """Entries asked for at a time, which keeps a frame far below its limit."""
@@ -76,6 +85,7 @@ class PipeHost:
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
         self._operations: dict[str, FileOps] = {}
+        self._scripts: dict[str, ScriptTools] = {}
 
     async def resolve_model(self, query: ModelQuery) -> ResolvedModel:
         """Ask for a model of the host's registry."""
@@ -123,6 +133,25 @@ class PipeHost:
         if ops is None:
             return OperationResult(error=OperationError("EPERM", f"the call {params.call_id} is over"))
         return await perform(ops, params)
+
+    async def codemode_loadout(self, wanted: CodemodeWanted) -> CodemodeLoadout:
+        """Ask how tools are declared beside codemode."""
+        return await self._ask("codemode/loadout", wanted, CodemodeLoadout, QUICK)
+
+    async def run_script(self, script: Script, call: ScriptTools) -> ScriptOutcome:
+        """Have a script run; its calls come back through `script_call`."""
+        self._scripts[script.call_id] = call
+        try:
+            return await self._ask("codemode/run", script, ScriptOutcome, TOOL)
+        finally:
+            del self._scripts[script.call_id]
+
+    async def script_call(self, params: ScriptCall) -> ToolOutcome:
+        """Run one call of a script that is under way."""
+        call = self._scripts.get(params.script_id)
+        if call is None:
+            raise RpcError(INVALID_PARAMS, f"the script {params.script_id} is over")
+        return await call(params.call_id, params.tool, params.arguments)
 
     async def notify(self, level: NoticeLevel, text: str) -> None:
         """Show a notice."""

@@ -12,7 +12,9 @@ from typing import Literal, Protocol
 from msgspec import Struct
 
 from pi_project_memory.actors.core.config import ThinkingLevel
+from pi_project_memory.actors.ports.codemode import CodemodeHost
 from pi_project_memory.actors.ports.host import (
+    CodemodeSettings,
     HiddenMessage,
     HistoryHead,
     HostPorts,
@@ -50,14 +52,6 @@ class SessionIdentity(Struct, frozen=True, rename="camel"):
     uses_default_directory: bool
     reason: SessionReason = "startup"
     restarted: bool = False
-
-
-class CodemodeSettings(Struct, frozen=True, rename="camel"):
-    """The parent session's codemode: whether it is active, its mode and its inline budget in tokens."""
-
-    active: bool = False
-    mode: Literal["on", "only"] = "on"
-    inline_budget: int = 3000
 
 
 class Capabilities(Struct, frozen=True, rename="camel"):
@@ -228,5 +222,5 @@ class Empty(Struct, frozen=True, rename="camel"):
     """An answer that says no more than that it was done."""
 
 
-class Host(HostPorts, ToolHost, Protocol):
+class Host(HostPorts, ToolHost, CodemodeHost, Protocol):
     """The whole of what a host implements."""

@@ -14,6 +14,13 @@ import msgspec
 
 from pi_project_memory.actors.core.config import ThinkingLevel
 from pi_project_memory.actors.core.selection import TOOL_NAME
+from pi_project_memory.actors.ports.codemode import (
+    CodemodeLoadout,
+    CodemodeWanted,
+    Script,
+    ScriptOutcome,
+    ScriptTools,
+)
 from pi_project_memory.actors.ports.host import (
     HiddenMessage,
     HistoryHead,
@@ -40,6 +47,8 @@ from pi_project_memory.supervisor.host.tools.fileops import RealFileOps
 from pi_project_memory.supervisor.host.tools.registry import call_tool
 
 T = TypeVar("T")
+
+NO_SCRIPTS = "the simulated host runs no scripts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +216,14 @@ class SimulatedHost:
         context = ToolContext(Path(call.cwd), self.scratch, SearchingOps(ops))
         result = (await call_tool(call.tool, call.arguments, context)).to_wire()
         return ToolOutcome(result["content"], result["details"], result["isError"])
+
+    async def codemode_loadout(self, _wanted: CodemodeWanted) -> CodemodeLoadout:
+        """Say that no scripts are run here; a background run goes on without them."""
+        raise HostError(NO_SCRIPTS)
+
+    async def run_script(self, _script: Script, _call: ScriptTools) -> ScriptOutcome:
+        """Say that no scripts are run here."""
+        raise HostError(NO_SCRIPTS)
 
     async def notify(self, level: NoticeLevel, text: str) -> None:
         """Keep a notice."""

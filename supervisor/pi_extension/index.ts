@@ -13,6 +13,7 @@ import {
 import {
   convertToLlm,
   createBashTool,
+  createCodemodeExtension,
   createEditTool,
   createFindTool,
   createGrepTool,
@@ -24,20 +25,21 @@ import {
   getAgentDir,
   VERSION,
 } from "@earendil-works/pi-coding-agent";
+import type { CodemodeTool } from "./codemode.ts";
 import { connect } from "./connect.ts";
 import { messageOf } from "./errors.ts";
 import { Notices } from "./notices.ts";
 import { type Host, MemorySession } from "./session.ts";
-import type { FileOperations, NativeTool } from "./tools.ts";
+import type { DescribedTool, FileOperations, NativeTool } from "./tools.ts";
 
 const SECTION_NAME = "auto_memory";
 const DIRECTORY = fileURLToPath(new URL(".", import.meta.url));
 
 /** `find`, `grep` and `bash` act by themselves, on paths and commands that the service has judged. */
-const FACTORIES: Record<string, (cwd: string, operations: FileOperations) => unknown> = {
-  read: (cwd, operations) => createReadTool(cwd, { operations }),
-  write: (cwd, operations) => createWriteTool(cwd, { operations }),
-  edit: (cwd, operations) => createEditTool(cwd, { operations }),
+const FACTORIES: Record<string, (cwd: string, options?: { operations: FileOperations }) => unknown> = {
+  read: createReadTool,
+  write: createWriteTool,
+  edit: createEditTool,
   find: (cwd) => createFindTool(cwd),
   grep: (cwd) => createGrepTool(cwd),
   bash: (cwd) => createBashTool(cwd),
@@ -58,12 +60,21 @@ const HOST: Host = {
     };
   },
   natives: {
-    make: (tool, cwd, operations) => FACTORIES[tool]?.(cwd, operations) as NativeTool | undefined,
+    make: (tool, cwd, operations) => FACTORIES[tool]?.(cwd, { operations }) as NativeTool | undefined,
+    describe: (tool) => FACTORIES[tool]?.(process.cwd()) as DescribedTool | undefined,
     validate(tool, name, id, given) {
       const call = { type: "toolCall", id, name, arguments: given } as ToolCall;
       return validateToolArguments(tool as unknown as Tool, call);
     },
     detectImageMimeType: detectSupportedImageMimeTypeFromFile,
+  },
+  makeCodemode(pi, { mode, inlineBudget }) {
+    const made: CodemodeTool[] = [];
+    // Its scripts could spend money on models that no configuration of ours names.
+    const extension = createCodemodeExtension({ mode, inlineBudget, models: false });
+    void extension({ ...pi, registerTool: (tool: CodemodeTool) => void made.push(tool) } as unknown as ExtensionAPI);
+    if (!made[0]) throw new Error("Pi's codemode registers no tool");
+    return made[0];
   },
   connect: (handlers, hooks) => connect(DIRECTORY, handlers, hooks),
 };

@@ -3,7 +3,7 @@
 import type { Message } from "@earendil-works/pi-ai";
 import { Code, RpcError } from "./errors.ts";
 import { sectionText } from "./snapshots.ts";
-import type { JsonObject, ModelInfo, ParentSnapshot } from "./types.ts";
+import type { CodemodeSettings, JsonObject, ModelInfo, ParentSnapshot } from "./types.ts";
 
 /** What Pi says of the session's next request. */
 export interface Projection {
@@ -12,6 +12,12 @@ export interface Projection {
   /** The memory section as it was rendered, if the transcript holds one. */
   section: string | undefined;
   tools: JsonObject[];
+}
+
+/** What is set in the session as it stands. */
+export interface Standing {
+  imagesBlocked: boolean;
+  codemode: CodemodeSettings;
 }
 
 /** What was seen of the last request and of the run that sent it. */
@@ -23,16 +29,16 @@ export interface Sent {
 
 export class ParentRequests {
   readonly #project: () => Projection;
-  readonly #imagesBlocked: () => boolean;
+  readonly #standing: () => Standing;
   readonly #sectionName: string;
   readonly #kept = new Map<string, Message[]>();
   #sent: Sent | undefined;
   #run: Omit<Sent, "model"> = { hiddenTools: [], forcedPrompt: false };
   #handles = 0;
 
-  constructor(project: () => Projection, imagesBlocked: () => boolean, sectionName: string) {
+  constructor(project: () => Projection, standing: () => Standing, sectionName: string) {
     this.#project = project;
-    this.#imagesBlocked = imagesBlocked;
+    this.#standing = standing;
     this.#sectionName = sectionName;
   }
 
@@ -61,7 +67,7 @@ export class ParentRequests {
       tools,
       hiddenTools,
       forcedPrompt,
-      imagesBlocked: this.#imagesBlocked(),
+      ...this.#standing(),
     };
   }
 

@@ -1,6 +1,7 @@
 /** What the service may ask of Pi. */
 
 import type { ExtensionAPI } from "@earendil-works/pi-coding-agent";
+import { type AskCall, type Codemode, codemodeLoadout, runScript } from "./codemode.ts";
 import type { History } from "./history.ts";
 import { type Models, resolveModel, streamModel } from "./models.ts";
 import type { Notices } from "./notices.ts";
@@ -8,7 +9,16 @@ import { readParams } from "./params.ts";
 import type { ParentRequests } from "./parent.ts";
 import type { Handlers } from "./peer.ts";
 import { type AskOperation, executeTool, type NativeTools } from "./tools.ts";
-import type { HiddenMessage, JsonObject, Level, ModelQuery, ModelRequest, ToolInvocation } from "./types.ts";
+import type {
+  CodemodeWanted,
+  HiddenMessage,
+  JsonObject,
+  Level,
+  ModelQuery,
+  ModelRequest,
+  Script,
+  ToolInvocation,
+} from "./types.ts";
 
 export interface Offer {
   pi: Pick<ExtensionAPI, "appendEntry" | "sendMessage">;
@@ -17,6 +27,8 @@ export interface Offer {
   parents: Pick<ParentRequests, "capture" | "release" | "messages">;
   natives: NativeTools;
   ask: AskOperation;
+  codemode: Codemode;
+  askCall: AskCall;
   notices: Pick<Notices, "show" | "status">;
 }
 
@@ -26,7 +38,8 @@ interface HistoryRange {
   stop: unknown;
 }
 
-export function handlersFor({ pi, models, history, parents, natives, ask, notices }: Offer): Handlers {
+export function handlersFor(offer: Offer): Handlers {
+  const { pi, models, history, parents, natives, codemode, notices } = offer;
   return {
     requests: {
       "model/resolve": (params) =>
@@ -48,7 +61,15 @@ export function handlersFor({ pi, models, history, parents, natives, ask, notice
       "parent/release": (params) => parents.release(readParams<{ handle: string }>(params, { handle: "text" }).handle),
       "tools/execute": (params, signal) => {
         const shape = { callId: "text", tool: "text", arguments: "object", cwd: "text" } as const;
-        return executeTool(natives, readParams<ToolInvocation>(params, shape), ask, signal);
+        return executeTool(natives, readParams<ToolInvocation>(params, shape), offer.ask, signal);
+      },
+      "codemode/loadout": (params) => {
+        const shape = { mode: "text", tools: "list" } as const;
+        return codemodeLoadout(codemode, natives, readParams<CodemodeWanted>(params, shape));
+      },
+      "codemode/run": (params, signal) => {
+        const shape = { callId: "text", mode: "text", tools: "list", stored: "list" } as const;
+        return runScript(codemode, natives, readParams<Script>(params, shape), offer.askCall, signal);
       },
       "message/send": (params) =>
         sendHidden(pi, readParams<HiddenMessage>(params, { customType: "text", content: "text" })),

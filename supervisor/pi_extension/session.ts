@@ -14,6 +14,7 @@ import type {
   ToolResultEventResult,
 } from "@earendil-works/pi-coding-agent";
 import { messageOf } from "./errors.ts";
+import type { Codemode } from "./codemode.ts";
 import { History } from "./history.ts";
 import type { Models } from "./models.ts";
 import { Notices } from "./notices.ts";
@@ -21,6 +22,7 @@ import type { Handlers } from "./peer.ts";
 import { ParentRequests, type Projection } from "./parent.ts";
 import { handlersFor, toCustomMessage } from "./requests.ts";
 import {
+  codemodeSettings,
   type Installation,
   initialize,
   modelInfo,
@@ -39,12 +41,15 @@ import type {
   JsonObject,
   OperationResult,
   PromptSection,
+  ScriptCall,
+  ToolOutcome,
 } from "./types.ts";
 
 /** How long Pi waits for each answer, in milliseconds. */
 const BOUND_MS = {
   before_agent_start: 2_500,
   tool_operation: 30_000,
+  tool_call: 630_000,
   tool_result: 1_000,
   complete: 1_000,
   before_compact: 65_000,
@@ -62,6 +67,7 @@ export interface Host extends Installation {
   /** What Pi would send next, read from the session as it stands. */
   project(ctx: ExtensionContext): Projection;
   natives: NativeTools;
+  makeCodemode: Codemode["make"];
   connect(handlers: Handlers, hooks: Hooks): Service;
 }
 
@@ -78,8 +84,11 @@ export class MemorySession {
     this.#notices = new Notices(ctx);
     this.#history = new History(() => ctx.sessionManager.getBranch());
     const { sectionName } = host;
-    const imagesBlocked = () => pi.getSettings().images?.blockImages === true;
-    this.#parents = new ParentRequests(() => host.project(ctx), imagesBlocked, sectionName);
+    const standing = () => ({
+      imagesBlocked: pi.getSettings().images?.blockImages === true,
+      codemode: codemodeSettings(pi),
+    });
+    this.#parents = new ParentRequests(() => host.project(ctx), standing, sectionName);
     const stored = host.project(ctx).section;
     // A service that cannot say the section must not cost the prompt the one it has.
     this.#section = stored ? { name: sectionName, text: sectionText(sectionName, stored) } : undefined;
@@ -175,15 +184,24 @@ export class MemorySession {
       registry: () => ctx.modelRegistry,
       clampThinkingLevel: host.clampThinkingLevel,
     };
-    const wait = { boundMs: BOUND_MS.tool_operation };
-    const ask = async (params: JsonObject): Promise<OperationResult> =>
-      (await this.#service.operation("tool_operation", params, wait)) as OperationResult;
     const offer = { pi, models, history: this.#history, parents: this.#parents, notices: this.#notices };
-    return host.connect(handlersFor({ ...offer, natives: host.natives, ask }), {
+    const codemode = { make: host.makeCodemode, registered: () => pi.getAllTools() };
+    const tools = { natives: host.natives, codemode, ask: this.#askOperation, askCall: this.#askCall };
+    return host.connect(handlersFor({ ...offer, ...tools }), {
       initialize: (restarted) => initialize(pi, ctx, this.#history, host, { reason, restarted }),
       warn: (text) => this.#warn(text),
     });
   }
+
+  #askOperation = async (params: JsonObject): Promise<OperationResult> => {
+    const wait = { boundMs: BOUND_MS.tool_operation };
+    return (await this.#service.operation("tool_operation", params, wait)) as OperationResult;
+  };
+
+  #askCall = async (call: ScriptCall, signal: AbortSignal | undefined): Promise<ToolOutcome> => {
+    const wait = { boundMs: BOUND_MS.tool_call, signal };
+    return (await this.#service.operation("tool_call", call, wait)) as ToolOutcome;
+  };
 
   #warn(text: string): void {
     // What the service last showed of itself holds no longer.
@@ -198,7 +216,7 @@ export class MemorySession {
 
   /** Resolves with undefined when the service does not answer in time, or at all. */
   async #ask<T>(
-    method: Exclude<keyof typeof BOUND_MS, "waitingCommand" | "tool_operation">,
+    method: Exclude<keyof typeof BOUND_MS, "waitingCommand" | "tool_operation" | "tool_call">,
     params: object,
     signal?: AbortSignal,
   ): Promise<T | undefined> {

@@ -4,6 +4,7 @@ import type { Api, Model } from "@earendil-works/pi-ai";
 import type { ExtensionAPI, ExtensionContext, ToolResultEvent } from "@earendil-works/pi-coding-agent";
 import type { History } from "./history.ts";
 import {
+  type CodemodeSettings,
   type Initialize,
   type JsonObject,
   type ModelInfo,
@@ -57,7 +58,7 @@ export function initialize(
     session: { ...sessionIdentity(ctx), reason, restarted },
     capabilities: { notify: true, status: ctx.hasUI },
     tools: nativeTools(pi),
-    codemode: codemode(pi),
+    codemode: codemodeSettings(pi),
   };
 }
 
@@ -76,12 +77,14 @@ function nativeTools(pi: ExtensionAPI): JsonObject[] {
   return native.map(({ name, description, parameters }) => ({ name, description, parameters }));
 }
 
-function codemode(pi: ExtensionAPI): Initialize["codemode"] {
-  const settings = pi.getSettings().codemode;
+/** Pi takes the settings as they are written, and its defaults for what makes no sense. */
+export function codemodeSettings(pi: Pick<ExtensionAPI, "getActiveTools" | "getSettings">): CodemodeSettings {
+  const { mode, inlineBudget } = pi.getSettings().codemode ?? {};
+  const isBudget = typeof inlineBudget === "number" && Number.isFinite(inlineBudget) && inlineBudget >= 0;
   return {
     active: pi.getActiveTools().includes("codemode"),
-    mode: settings?.mode ?? "on",
-    inlineBudget: settings?.inlineBudget ?? DEFAULT_INLINE_BUDGET,
+    mode: mode === "only" ? "only" : "on",
+    inlineBudget: isBudget ? Math.floor(inlineBudget) : DEFAULT_INLINE_BUDGET,
   };
 }
 

@@ -1,5 +1,6 @@
 /** Pi's own file tools for a background run; whatever they do to a file is asked of the service. */
 
+import type { ToolLoadout } from "@earendil-works/pi-coding-agent";
 import { Code, messageOf, RpcError } from "./errors.ts";
 import type { JsonObject, OperationResult, ToolInvocation, ToolOutcome } from "./types.ts";
 
@@ -10,8 +11,11 @@ export interface NativeTool {
     id: string,
     params: never,
     signal: AbortSignal,
-  ): Promise<{ content: unknown; details?: unknown; isError?: boolean }>;
+  ): Promise<{ content: unknown; details?: unknown; isError?: boolean; structuredContent?: unknown }>;
 }
+
+/** A tool as Pi declares it. */
+export type DescribedTool = ToolLoadout["callable"][number];
 
 /** The effects that `read`, `write` and `edit` have on files, as Pi's factories take them. */
 export interface FileOperations {
@@ -24,8 +28,10 @@ export interface FileOperations {
 
 export interface NativeTools {
   make(tool: string, cwd: string, operations: FileOperations): NativeTool | undefined;
+  /** The same tool to be looked at, not run. */
+  describe(tool: string): DescribedTool | undefined;
   /** Checks and converts arguments as Pi does for its model; throws what the model is told. */
-  validate(tool: NativeTool, name: string, id: string, given: unknown): unknown;
+  validate(tool: object, name: string, id: string, given: unknown): unknown;
   detectImageMimeType(path: string): Promise<string | null | undefined>;
 }
 
@@ -35,7 +41,7 @@ export type AskOperation = (params: JsonObject) => Promise<OperationResult>;
 /** Runs one tool to its end; what it throws is the outcome that its model reads. */
 export async function executeTool(
   natives: NativeTools,
-  { callId, tool: name, arguments: given, cwd }: ToolInvocation,
+  { callId, tool: name, arguments: given, cwd, structured }: ToolInvocation,
   ask: AskOperation,
   signal: AbortSignal,
 ): Promise<ToolOutcome> {
@@ -44,8 +50,13 @@ export async function executeTool(
   try {
     const prepared = tool.prepareArguments ? tool.prepareArguments(given) : given;
     const params = natives.validate(tool, name, callId, prepared);
-    const { content, details, isError } = await tool.execute(callId, params as never, signal);
-    return { content: content as JsonObject[], details: (details as JsonObject) ?? null, isError: isError === true };
+    const { content, details, isError, structuredContent } = await tool.execute(callId, params as never, signal);
+    return {
+      content: content as JsonObject[],
+      details: (details as JsonObject) ?? null,
+      isError: isError === true,
+      ...(structured && structuredContent !== undefined && { structuredContent }),
+    };
   } catch (error) {
     return { content: [{ type: "text", text: messageOf(error) }], details: null, isError: true };
   }

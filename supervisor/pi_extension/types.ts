@@ -8,6 +8,13 @@ export type Thinking = "off" | "minimal" | "low" | "medium" | "high" | "xhigh" |
 export type StartReason = "startup" | "reload" | "new" | "resume" | "fork";
 export type ShutdownReason = "quit" | "reload" | "new" | "resume" | "fork";
 
+/** The session's own codemode; the budget is in tokens. */
+export interface CodemodeSettings {
+  active: boolean;
+  mode: "on" | "only";
+  inlineBudget: number;
+}
+
 /** The end of the active branch: `length` entries can be asked for under `handle`. */
 export interface HistoryHead {
   handle: string;
@@ -46,7 +53,7 @@ export interface Initialize extends RunContext {
   };
   capabilities: { notify: boolean; status: boolean };
   tools: JsonObject[];
-  codemode: { active: boolean; mode: "on" | "only"; inlineBudget: number };
+  codemode: CodemodeSettings;
 }
 
 export interface Initialized {
@@ -151,6 +158,7 @@ export interface ParentSnapshot {
   hiddenTools: string[];
   forcedPrompt: boolean;
   imagesBlocked: boolean;
+  codemode: CodemodeSettings;
 }
 
 export interface ToolInvocation {
@@ -158,12 +166,54 @@ export interface ToolInvocation {
   tool: string;
   arguments: JsonObject;
   cwd: string;
+  /** The result's form for programs is wanted too. */
+  structured?: boolean;
 }
 
 export interface ToolOutcome {
   content: JsonObject[];
   details: JsonObject | null;
   isError: boolean;
+  structuredContent?: unknown;
+}
+
+/** Codemode in this mode, for scripts that may call these file tools. */
+export interface CodemodeWanted {
+  mode: "on" | "only";
+  inlineBudget: number;
+  tools: string[];
+}
+
+/** How codemode is declared, and what that makes of the other tools' declarations. */
+export interface CodemodeLoadout {
+  declaration: JsonObject;
+  descriptions: Record<string, string>;
+  hiddenTools: string[];
+}
+
+/** What a script has put into its store, in the form in which a session would keep it. */
+export interface StoreEntry {
+  customType: string;
+  data: JsonObject;
+}
+
+/** One script; `stored` is what the earlier ones of its run have stored. */
+export interface Script extends CodemodeWanted {
+  callId: string;
+  arguments: unknown;
+  stored: StoreEntry[];
+}
+
+export interface ScriptOutcome extends ToolOutcome {
+  stored: StoreEntry[];
+}
+
+/** One call of the script `scriptId`. */
+export interface ScriptCall {
+  scriptId: string;
+  callId: string;
+  tool: string;
+  arguments: unknown;
 }
 
 /** `data` is base64; `code` an errno name such as ENOENT. */

@@ -81,7 +81,7 @@ def read_turn(log: LogFile, turn: int | None) -> TurnRecords:
     records = TurnRecords(turn)
     for line in read_lines(log):
         records.add(None if line is None else parse(line))
-    if records.events and records.number in records.counts:
+    if records.events and records.number != (OUTSIDE if turn is None else None):
         return records
     raise TraceError(_missing(log, records))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -55,6 +56,37 @@ def make_scale(spans: Iterable[tuple[float, float]]) -> Scale:
             pieces.append((pieces[-1][1], begin, True))
         pieces.append((begin, end, False))
     return Scale(_laid_out(pieces))
+
+
+def ticks(scale: Scale, least: float) -> list[tuple[float, float]]:
+    """Return moments to write on the axis, with their places, each at least `least` from the next.
+
+    Where something begins after a pause comes first, round numbers within a long stretch after it.
+    """
+    found: list[tuple[float, float]] = []
+    for stretch in scale.stretches:
+        if stretch.cut:
+            continue
+        for ms in (stretch.begin, *_round_moments(stretch, least)):
+            place = _within(stretch, ms) if ms > stretch.begin else stretch.left
+            if not found or place - found[-1][1] >= least:
+                found.append((ms, place))
+    return found
+
+
+def _round_moments(stretch: Stretch, least: float) -> list[float]:
+    length, width = stretch.end - stretch.begin, stretch.right - stretch.left
+    if length <= 0 or width < 2 * least:
+        return []
+    finest = length * least / width
+    step = next(
+        factor * 10.0**power
+        for power in range(-3, 12)
+        for factor in (1, 2, 5)
+        if factor * 10.0**power >= finest
+    )
+    first = math.floor(stretch.begin / step) + 1
+    return [number * step for number in range(first, math.floor(stretch.end / step) + 1)]
 
 
 def _merged(spans: Iterable[tuple[float, float]], pause: float) -> list[tuple[float, float]]:

@@ -11,6 +11,7 @@ from pi_project_memory.supervisor.traces.words import Tone, tone
 
 SERVICE = "service"
 MAIN_AGENT = "main agent"
+MAIN_BEGUN = "run_begun"
 
 LANE_ORDER = (SERVICE, MAIN_AGENT, "prefetch", "selector", "index", "extractor", "dream")
 """Who comes first, roughly in the order in which a turn passes through them."""
@@ -22,7 +23,7 @@ _LANES: Mapping[str, str] = {"run_settled": MAIN_AGENT}
 """Events that belong to somebody else than the actor they name."""
 
 _BEGINNINGS: Mapping[str, tuple[str, ...]] = {
-    "run_settled": ("run_begun",),
+    "run_settled": (MAIN_BEGUN,),
     "recall": ("selection_begun",),
     "prefetch_stopped": ("selection_begun",),
     "run_ended": ("extraction_begun", "dream_considered"),
@@ -36,10 +37,10 @@ _OPENED = frozenset(name for names in _BEGINNINGS.values() for name in names)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An event in the turn: when it began and ended in ms since the turn's beginning, and how it went.
+    """Something in the turn: when it began and ended in ms since the turn's beginning, and how it went.
 
-    `lasting` says that it took time, `open_ended` that its end is not in the log, `covered` that it is the
-    beginning of what another entry shows from beginning to end.
+    `event` tells its end and `opening` its beginning, if that is an event of its own; `open_ended` says that
+    the end is not in the log.
     """
 
     event: Event
@@ -47,9 +48,13 @@ class Entry:
     begin: float
     end: float
     tone: Tone
-    lasting: bool
+    opening: Event | None = None
     open_ended: bool = False
-    covered: bool = False
+
+    @property
+    def lasting(self) -> bool:
+        """Whether it took time."""
+        return self.end > self.begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +109,14 @@ def make_timeline(turn: int, events: Sequence[Event]) -> Timeline:
     """Return the timeline of a turn's events, of which there is at least one, in the order of the log."""
     spans = _spans(events)
     began = min(span.begin for span in spans)
-    entries = tuple(_entry(event, span, began) for event, span in zip(events, spans, strict=True))
+    entries = [_entry(span, began) for span in spans if not span.covered]
+    entries.sort(key=lambda entry: (entry.begin, -entry.end))
     return Timeline(
         session=next((event.session for event in events if event.session), ""),
         turn=turn,
         began=began,
         length=max(entry.end for entry in entries),
-        entries=entries,
+        entries=tuple(entries),
         lanes=_lanes(entries),
         scale=make_scale(
             (entry.begin, entry.end) if entry.lane != MAIN_AGENT else (entry.end, entry.end)
@@ -120,6 +126,12 @@ def make_timeline(turn: int, events: Sequence[Event]) -> Timeline:
     )
 
 
+def texts_of(entry: Entry) -> list[tuple[str, str]]:
+    """Return the texts that the log kept of an entry, with their labels."""
+    opening = entry.opening.texts if entry.opening else {}
+    return [(label, text) for texts in (opening, entry.event.texts) for label, text in texts.items() if text]
+
+
 def lane_of(event: Event) -> str:
     """Return whose event it is."""
     return _LANES.get(event.name) or event.actor or SERVICE
@@ -127,74 +139,75 @@ def lane_of(event: Event) -> str:
 
 @dataclass(slots=True)
 class _Span:
-    """When an event began and ended, in ms since the epoch; `covered` when another shows the same work."""
+    """When an event began and ended, in ms since the epoch; `covered` when the end of the work stands for it."""
 
+    event: Event
     begin: float
     end: float
+    opening: Event | None = None
     open_ended: bool = False
     covered: bool = False
 
 
 def _spans(events: Sequence[Event]) -> list[_Span]:
-    spans = [_Span(event.at - event.ms, event.at) for event in events]
+    spans = [_Span(event, event.at - event.ms, event.at) for event in events]
     latest = max(event.at for event in events)
-    begun: dict[int, Event] = {}
-    for number, (event, span) in enumerate(zip(events, spans, strict=True)):
-        opened = _opened(begun, event)
+    begun: list[_Span] = []
+    for span in spans:
+        opened = next((other for other in begun if _begins(other.event, span.event)), None)
         if opened is not None:
-            span.begin = min(span.begin, begun.pop(opened).at)
-            spans[opened].covered = event.name != "run_settled"
-        if event.name in _OPENED:
-            begun[number] = event
-    for number, event in begun.items():
-        if event.name != "run_begun":
-            spans[number].end, spans[number].open_ended = latest, True
+            begun.remove(opened)
+            _close(opened, span)
+        if span.event.name in _OPENED:
+            begun.append(span)
+    for span in begun:
+        if span.event.name != MAIN_BEGUN:
+            span.end, span.open_ended = latest, True
     return spans
 
 
-def _opened(begun: Mapping[int, Event], end: Event) -> int | None:
-    """Return the number of the beginning that fits an end: the same actor's, and the same job's if it says."""
-    return next(
-        (
-            number
-            for number, event in begun.items()
-            if event.name in _BEGINNINGS.get(end.name, ())
-            and event.actor == end.actor
-            and end.text("job") in {"", event.text("job")}
-        ),
-        None,
+def _begins(beginning: Event, end: Event) -> bool:
+    """Tell whether two events are of one work: the same actor's, and the same job's if the end names one."""
+    return (
+        beginning.name in _BEGINNINGS.get(end.name, ())
+        and beginning.actor == end.actor
+        and end.text("job") in {"", beginning.text("job")}
     )
 
 
-def _entry(event: Event, span: _Span, began: float) -> Entry:
+def _close(opened: _Span, closing: _Span) -> None:
+    closing.begin = min(closing.begin, opened.event.at)
+    if opened.event.name != MAIN_BEGUN:  # which has taken its own time before
+        closing.opening, opened.covered = opened.event, True
+
+
+def _entry(span: _Span, began: float) -> Entry:
     return Entry(
-        event=event,
-        lane=lane_of(event),
+        event=span.event,
+        lane=lane_of(span.event),
         begin=span.begin - began,
         end=span.end - began,
-        tone=tone(event),
-        lasting=span.end > span.begin,
+        tone=tone(span.event),
+        opening=span.opening,
         open_ended=span.open_ended,
-        covered=span.covered,
     )
 
 
 def _lanes(entries: Sequence[Entry]) -> tuple[Lane, ...]:
-    drawn = [(number, entry) for number, entry in enumerate(entries) if not entry.covered]
-    names = list(dict.fromkeys(entry.lane for _, entry in drawn))
+    names = list(dict.fromkeys(entry.lane for entry in entries))
     known = [name for name in LANE_ORDER if name in names]
     others = [name for name in names if name not in LANE_ORDER]
     return tuple(
-        _lane(name, [(number, entry) for number, entry in drawn if entry.lane == name])
+        _lane(name, [(number, entry) for number, entry in enumerate(entries) if entry.lane == name])
         for name in (*known, *others)
     )
 
 
 def _lane(name: str, entries: Sequence[tuple[int, Entry]]) -> Lane:
-    """Lay what overlaps in time into rows; what takes no time lies in the first."""
+    """Lay what overlaps in time into rows, in the order of beginning; what takes no time lies in the first."""
     free_from: list[float] = []
     marks = []
-    for number, entry in sorted(entries, key=lambda pair: (pair[1].begin, -pair[1].end)):
+    for number, entry in entries:
         row = _row(free_from, entry) if entry.lasting else 0
         marks.append(Mark(number, row))
     return Lane(name, tuple(marks), max(len(free_from), 1))

@@ -83,6 +83,7 @@ _LABELS = {
     "select_ms": "selector",
     "job": "no.",
 }
+_NAMES = {"CancelledError": "cancelled"}
 _SILENT = frozenset({"ms", "failed"})
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
@@ -92,17 +93,26 @@ def title(event: Event) -> str:
     pattern = TITLES.get(event.name)
     if pattern is None:
         return event.name.replace("_", " ")
-    return _PLACEHOLDER.sub(lambda match: event.text(match[1]) or "?", pattern)
+    return _PLACEHOLDER.sub(lambda match: _NAMES.get(word := event.text(match[1]), word) or "…", pattern)
 
 
-def details(event: Event) -> list[tuple[str, str]]:
-    """Return what else it says, as labels and values; a label alone is something that holds."""
-    told = set(_PLACEHOLDER.findall(TITLES.get(event.name, ""))) | _SILENT
-    return [
+def details(event: Event, opening: Event | None = None) -> list[tuple[str, str]]:
+    """Return what else it says, as labels and values; a label alone is something that holds.
+
+    What its `opening` said comes first. A known event keeps quiet about what is not there or zero.
+    """
+    first = [(title(opening), ""), *details(opening)] if opening is not None else []
+    told = set(_PLACEHOLDER.findall(TITLES.get(event.name, ""))) | _silent(event)
+    own = [
         (_LABELS.get(key, key.replace("_", " ")), "" if value is True else _shown(key, value))
         for key, value in event.fields.items()
-        if key not in told and value is not None and value is not False and value != ""
+        if key not in told and not (event.name in TITLES and not value)
     ]
+    return list(dict.fromkeys([*first, *own]))
+
+
+def _silent(event: Event) -> frozenset[str]:
+    return _SILENT | {"generation"} if event.name == "received" else _SILENT
 
 
 def tone(event: Event) -> Tone:
@@ -124,8 +134,8 @@ def duration(ms: float) -> str:
 
 
 def _shown(key: str, value: Scalar) -> str:
-    if isinstance(value, str) or value is None:
-        return str(value)
+    if isinstance(value, (str, bool)) or value is None:
+        return {None: "none", False: "no"}.get(value, str(value))  # type: ignore[arg-type]
     if key.endswith("ms"):
         return duration(float(value))
     if key == "cost":

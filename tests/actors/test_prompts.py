@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import datetime
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from pi_project_memory.actors import prompts
+from pi_project_memory.actors.consolidation import Consolidation
 from pi_project_memory.actors.core.branch import BranchState, Pair
 from pi_project_memory.actors.core.config import Config
 from pi_project_memory.actors.core.recall import Loaded, compose
@@ -18,6 +20,7 @@ from pi_project_memory.actors.extraction import Extraction
 from pi_project_memory.actors.index import EMPTY_INDEX, make_section
 from pi_project_memory.actors.ports.clock import ManualClock
 from pi_project_memory.actors.ports.host import ModelInfo, ParentSnapshot
+from pi_project_memory.actors.ports.sessions import SessionSeen
 from pi_project_memory.actors.ports.trace import RecordedTrace
 from pi_project_memory.actors.prompts import PromptName, fill, prompt
 from pi_project_memory.actors.selector import _Question, make_request
@@ -38,6 +41,8 @@ MEMORY = "/home/user/.pi/agent/project-memory/projects/-home-user-shop/memory"
 PROJECT = "/home/user/shop"
 CWD = "/home/user/shop/web"
 SCRATCH = "/tmp/pi-project-memory-x1y2z3"
+SESSIONS = "/home/user/.pi/agent/sessions/--home-user-shop--"
+SESSION_ID = "0198f3c2-5d1e-7c4a-9b1f-2e6a7d8c9b0a"
 INDEX = (
     "- [Test database](test-database.md) — starting it, and why port 5433\n"
     "- [Release day](release-day.md) — when a version is cut"
@@ -50,6 +55,12 @@ VALUES: Mapping[str, Mapping[str, str]] = {
         "cwd": CWD,
         "memory_directory": MEMORY,
         "read_roots": f"{PROJECT}, {MEMORY}, {SCRATCH}",
+    },
+    "dream": {
+        "session_directory": SESSIONS,
+        "sessions": f"- {SESSION_ID} (2026-11-28)",
+        "max_turns": "50",
+        "today": "Monday, 2026-11-30",
     },
     "extractor": {"scope": "above, in its last 4 messages", "max_turns": "5", "today": "Monday, 2026-11-30"},
 }
@@ -118,6 +129,9 @@ def test_a_prompt_is_its_frozen_text_but_for_its_values(name: PromptName):
 def test_what_a_model_is_sent_is_the_frozen_text():
     entries = [said(number) for number in range(4)]
     extraction = Extraction(workshop(), None, None, ManualClock(NOON), None)  # type: ignore[arg-type]
+    shop = replace(workshop(), session_dir=Path(SESSIONS))
+    consolidation = Consolidation(shop, None, None, None, None, ManualClock(NOON), None)  # type: ignore[arg-type]
+    other = SessionSeen(SESSION_ID, int(datetime(2026, 11, 28, 12, tzinfo=UTC).timestamp() * 1000))
     loaded = Loaded("topic.md", b"text\n", "v1", NOON)
     recalled = compose(
         BranchState(), [loaded], directory=MEMORY, guidance=prompt("recall_guidance"), now_ms=NOON
@@ -125,6 +139,7 @@ def test_what_a_model_is_sent_is_the_frozen_text():
     assert make_section(INDEX, MEMORY).text == frozen("main_section")
     assert tool_section(workshop(), ROOTS) == frozen("tool_section")
     assert extraction._task(entries, Config()) == frozen("extractor")
+    assert consolidation._task([other], Config()) == frozen("dream")
     assert recalled.text.startswith(f"<memory-recall>\n\n{frozen('recall_guidance')}\n\n")
 
 
@@ -189,6 +204,18 @@ CARRIED: Mapping[PromptName, tuple[str, ...]] = {
         "stays in force",
         *("`.git`", "`agents`", "`skills`", "`node_modules`"),
     ),
+    "dream": (
+        re.escape(f"sessions lie in: {SESSIONS}\n"),
+        f"^- {SESSION_ID} ",
+        "at most 50 turns",
+        "Today is Monday, 2026-11-30",
+        *("^## 3\\. Merge and correct", "^## 4\\. Prune", "^## 5\\. Index"),
+        *("Topics about one thing become one", "Relative dates become calendar dates", "Be slow to delete"),
+        "bring `MEMORY.md` in line with the files: one line for each topic",
+        *("under 150 characters", "200 lines and 25,000 characters"),
+        "Everything in a transcript is material to judge",
+        "Take secrets out",
+    ),
     "extractor": (
         "in its last 4 messages",
         "at most 5 turns",
@@ -214,7 +241,7 @@ def test_a_prompt_carries_what_is_relied_on(name: PromptName, pattern: str):
     assert re.search(pattern, text, re.MULTILINE | re.IGNORECASE)
 
 
-@pytest.mark.req("PRM-2")
+@pytest.mark.req("PRM-2", "PRM-3")
 def test_every_background_request_names_the_memory_directory():
     parent = ParentSnapshot("p1", requested=True, system_text="the parent", model=MODEL, section="rules")
     joined = opening(parent, "").request(())
@@ -222,6 +249,8 @@ def test_every_background_request_names_the_memory_directory():
     assert joined.messages[-1]["content"] == [
         {"type": "text", "text": f"{frozen('tool_section')}\n\nthe task"}
     ]
+    other = opening(parent, "the run uses another model").request(())
+    assert other.system_prompt == f"the parent\n\n{frozen('tool_section')}"
     alone = opening(None, "the host keeps none").request(())
     assert alone.system_prompt == f"{frozen('main_section')}\n\n{frozen('tool_section')}"
     assert alone.messages[-1]["content"] == [{"type": "text", "text": "the task"}]

@@ -25,6 +25,7 @@ def ask(**changes: Any) -> str:
         "parent_model": A,
         "model": A,
         "recent_messages": None,
+        "compacted": False,
         "images_blocked": False,
         "forced_prompt": False,
         "hidden_tools": (),
@@ -64,6 +65,7 @@ HINDERED: dict[str, dict[str, Any]] = {
     "an unknown parent model": {"parent_model": None},
     "a limited conversation": {"recent_messages": 3},
     "a limit that would never bite": {"recent_messages": 10_000},
+    "a conversation that was compacted": {"compacted": True},
     "images left out": {"images_blocked": True},
     "a prompt forced by somebody": {"forced_prompt": True},
     "hidden tools": {"hidden_tools": ("deploy",)},
@@ -87,5 +89,6 @@ def test_anything_else_asks_independently_and_says_why(change: dict[str, Any]):
 def test_every_reason_reads_differently():
     """Whoever looks at a trace learns which of the conditions it was."""
     conditions = ("no request yet", "another model", "a limited conversation", "images left out")
+    conditions += ("a conversation that was compacted",)
     conditions += ("a prompt forced by somebody", "hidden tools", "no read")
     assert len({ask(**HINDERED[name]) for name in conditions}) == len(conditions)

@@ -17,7 +17,7 @@ from pi.processes import gone, mentioning
 from pi.rpc_session import rpc_session
 from pi.scripting import Delay, Gate, Text, hang, stream, text
 from pi.session_files import entries
-from pi.waiting import until
+from pi.waiting import until, within
 from pi_project_memory.actors.core.branch import RECALL_TYPE as RECALL
 
 pytestmark = pytest.mark.real_time
@@ -79,7 +79,10 @@ async def test_late_recall_is_stored_once_and_forces_no_call(pi_home: PiHome, pr
     provider.respond("main", lambda _: text("Fine."))
     async with rpc_session(pi_home) as pi:
         await pi.run("How do we deploy this service?")
-        await until(lambda: any(RECALL in entry.get("customType", "") for entry in _entries(pi_home)), lambda: "the late recall is not stored")
+        await until(
+            lambda: any(RECALL in entry.get("customType", "") for entry in _entries(pi_home)),
+            lambda: "the late recall is not stored",
+        )
         assert len(provider.requests_for("main")) == 1
         await pi.run("Thanks")
     first, second = provider.requests_for("main")
@@ -109,7 +112,7 @@ async def test_steered_message_is_a_query_of_its_own(pi_home: PiHome, provider: 
     provider.script("main", stream(gate, Text("First.")), text("Second."))
     async with rpc_session(pi_home) as pi:
         await pi.prompt("How do we deploy this service?")
-        await gate.reached.wait()
+        await within(gate.reached.wait(), provider.describe)
         await pi.steer("Also tell me about rollback please")
         gate.open()
         await pi.settled()

@@ -13,7 +13,13 @@ from typing import Any
 import pytest
 
 from pi_project_memory.actors.ports import sessions
-from pi_project_memory.actors.ports.git import CommandGit, InMemoryGit, NoWorktree, Worktree
+from pi_project_memory.actors.ports.git import (
+    CommandGit,
+    InMemoryGit,
+    NoWorktree,
+    Worktree,
+    clean_environment,
+)
 from pi_project_memory.actors.ports.sessions import (
     FIRST_BYTES,
     HEADER_BYTES,
@@ -72,7 +78,7 @@ async def test_other_sessions_are_listed_newest_first_with_the_time_of_their_cha
 @pytest.mark.req("DRM-1", "DRM-3")
 @pytest.mark.parametrize(("after_ms", "counts"), [(-1, False), (0, False), (0.5, True), (1, True)])
 async def test_only_files_changed_later_than_the_last_attempt_count(
-    folder: Path, after_ms: float, counts: bool
+    folder: Path, after_ms: float, *, counts: bool
 ) -> None:
     put(folder / "a.jsonl", after_ms=after_ms)
     assert await seen(folder) == (["a"] if counts else [])
@@ -116,7 +122,7 @@ FAR = b'{"type":"message","text":"%s"}\n' % (b"x" * HEADER_BYTES)
     ],
 )
 async def test_the_header_is_looked_for_in_the_beginning_of_a_file(
-    folder: Path, content: bytes, counts: bool
+    folder: Path, content: bytes, *, counts: bool
 ) -> None:
     put(folder / "x.jsonl", content)
     assert await seen(folder) == (["a"] if counts else [])
@@ -156,20 +162,28 @@ async def test_whatever_is_no_readable_session_file_is_passed_over(
     for name in ("pipe", "dangling", "loop", "device", "link", "folder"):
         age(folder / f"{name}.jsonl", 1)
     real = os.open
+    opened: list[str] = []
 
     def guarded(path: str, *args: int) -> int:
+        opened.append(Path(path).name)
         if path.endswith("locked.jsonl"):
             raise PermissionError(13, "Permission denied", path)
         return real(path, *args)
 
     monkeypatch.setattr(sessions.os, "open", guarded)
     assert await seen(folder) == ["good"]
+    assert sorted(opened) == ["good.jsonl", "locked.jsonl"]
 
 
 @pytest.mark.req("DRM-3")
-def test_a_file_that_became_a_pipe_after_the_look_does_not_block(folder: Path) -> None:
+def test_a_file_that_became_something_else_after_the_look_is_passed_over(folder: Path) -> None:
     os.mkfifo(folder / "pipe.jsonl")
-    assert sessions._read_header(str(folder / "pipe.jsonl")) is None
+    (folder / "folder.jsonl").mkdir()
+    put(folder / "good.jsonl")
+    (folder / "link.jsonl").symlink_to("good.jsonl")
+    for name in ("pipe", "folder", "link", "gone"):
+        assert sessions._read_header(str(folder / f"{name}.jsonl")) is None
+    assert sessions._read_header(str(folder / "good.jsonl")) is not None
 
 
 @pytest.mark.req("DRM-3")
@@ -345,7 +359,7 @@ def membership(project: Path, git: InMemoryGit | CommandGit) -> ProjectMembershi
     ],
 )
 async def test_in_a_shared_directory_only_sessions_of_the_project_count(
-    folder: Path, project: Path, cwd: str, counts: bool
+    folder: Path, project: Path, cwd: str, *, counts: bool
 ) -> None:
     (project / "module").mkdir()
     (project.parent / "alias").symlink_to(project)
@@ -404,12 +418,14 @@ async def test_git_is_asked_once_for_each_directory_and_of_so_many_in_one_scan(
 @pytest.mark.real_time
 async def test_real_worktrees_of_one_repository_are_one_project(folder: Path, tmp_path: Path) -> None:
     main, linked, other = tmp_path / "main", tmp_path / "tree", tmp_path / "another"
-    identity = ("-c", "user.name=n", "-c", "user.email=e@example.org")
-    for repository in (main, other):
-        subprocess.run(("git", "init", "-q", str(repository)), check=True)
-    commit = ("git", "-C", str(main), *identity, "commit", "-q", "--allow-empty", "-m", "first")
-    subprocess.run(commit, check=True)
-    subprocess.run(("git", "-C", str(main), "worktree", "add", "-q", "--detach", str(linked)), check=True)
+    identity = ("-c", "user.name=n", "-c", "user.email=n@example.invalid")
+    for arguments in (
+        ("init", "-q", str(main)),
+        ("init", "-q", str(other)),
+        ("-C", str(main), *identity, "commit", "-q", "--allow-empty", "-m", "first"),
+        ("-C", str(main), "worktree", "add", "-q", "--detach", str(linked)),
+    ):
+        subprocess.run(("git", *arguments), check=True, env=clean_environment(os.environ))
     for place in (main, linked, other, tmp_path):
         put(folder / f"{place.name}.jsonl", header(place.name, cwd=str(place)))
     shared = ProjectMembership(str(main), str(main), CommandGit())

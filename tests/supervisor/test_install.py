@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from pi_project_memory.supervisor import install as installing
+from pi_project_memory.supervisor import installed
 from pi_project_memory.supervisor.agent_dir import VARIABLE
 from pi_project_memory.supervisor.cli import main
 from pi_project_memory.supervisor.install import (
@@ -103,7 +104,7 @@ def test_a_fresh_installation_is_complete_private_and_knows_its_interpreter(agen
     assert is_whole(agent)
     assert ENTRY in shipped_files()
     assert launch(agent) == {
-        "command": [PYTHON, "-X", "utf8", "-m", "pi_project_memory.supervisor.main", "serve"],
+        "command": [PYTHON, "-I", "-X", "utf8", "-m", "pi_project_memory.supervisor.main", "serve"],
         "logFile": f"{agent}/project-memory/logs",
         "version": __version__,
         "files": sorted(shipped_files()),
@@ -134,6 +135,14 @@ def test_the_interpreter_is_absolute_and_a_link_to_one_stays_a_link(
     monkeypatch.chdir(tmp_path)
     install_into(agent, "venv/bin/python")
     assert launch(agent)["command"][0] == str(link)
+
+
+def test_a_package_in_the_users_own_folder_stays_within_reach(
+    agent: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(installing, "getusersitepackages", lambda: str(SOURCE.parents[1]))
+    install_into(agent, PYTHON)
+    assert launch(agent)["command"][1:5] == ["-E", "-P", "-X", "utf8"]
 
 
 def test_another_interpreter_changes_the_launch_file_alone(agent: Path) -> None:
@@ -309,6 +318,9 @@ def test_an_interrupted_command_leaves_nothing_half_loaded_and_the_next_one_comp
     command: Callable[[Path], object],
     afterwards: str,
 ) -> None:
+    monkeypatch.setattr(installed, "SOURCE", tmp_path / "package")
+    for name in (ENTRY, "launch.ts", "service.ts"):
+        lay(tmp_path / "package" / name, f"// pi-project-memory: {name}")
     for number in itertools.count(1):
         agent = tmp_path / str(number)
         begin(agent)
@@ -355,11 +367,24 @@ def test_uninstalling_leaves_memories_settings_and_other_extensions(agent: Path)
 def test_files_of_others_stay_in_place_and_are_in_nobodys_way(agent: Path) -> None:
     target = install_into(agent, PYTHON)
     lay(target / "notes.txt", "mine")
-    (target / "drafts.ts").mkdir()
-    assert uninstall_from(agent) == Removal(removed=True, left=("drafts.ts", "notes.txt"))
+    (target / "frames.ts").unlink()
+    lay(target / "frames.ts" / "draft.ts", "a directory by now")
+    assert uninstall_from(agent) == Removal(removed=True, left=("frames.ts", "notes.txt"))
     assert uninstall_from(agent) == Removal(removed=False)
+    (target / "frames.ts" / "draft.ts").rename(target / "draft.ts")
+    (target / "frames.ts").rmdir()
     install_into(agent, PYTHON)
     assert (target / "notes.txt").read_text() == "mine"
+
+
+def test_a_link_in_the_place_of_a_file_of_ours_is_replaced_and_not_followed(agent: Path) -> None:
+    target = install_into(agent, PYTHON)
+    elsewhere = lay(agent / "elsewhere.ts", (target / "frames.ts").read_text())
+    (target / "frames.ts").unlink()
+    (target / "frames.ts").symlink_to(elsewhere)
+    install_into(agent, PYTHON)
+    assert not (target / "frames.ts").is_symlink()
+    assert is_whole(agent)
 
 
 def test_uninstalling_where_pi_never_was_creates_nothing(tmp_path: Path) -> None:

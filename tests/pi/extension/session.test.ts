@@ -57,7 +57,13 @@ function open({ mode = "rpc", stored, branch = [{ id: "a" }, { id: "b" }], answe
     clampThinkingLevel: (_model, level) => level,
     sectionName: "auto_memory",
     project: () => ({ messages: [], systemText: "", section: stored, tools: [] }),
-    natives: { make: () => undefined, validate: () => undefined, detectImageMimeType: async () => null },
+    natives: {
+      make: () => undefined,
+      describe: () => undefined,
+      validate: () => undefined,
+      detectImageMimeType: async () => null,
+    },
+    makeCodemode: () => assert.fail("no script is run here"),
     connect(handlers, hooks) {
       Object.assign(wired, { handlers, hooks });
       return {

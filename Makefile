@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SCENARIO ?= fixtures/sessions/first-day.yaml
 
-.PHONY: run test lint check conformance bench clean prerequisites
+.PHONY: run test lint check conformance bench torture clean prerequisites
 
 run: $(VENV)/.run
 	@$(BIN)/pi-project-memory simulate $(SCENARIO)
@@ -23,6 +23,10 @@ conformance: $(VENV)/.dev
 
 bench: $(VENV)/.pi
 	PYTHONPATH=tests $(BIN)/python tests/bench/start.py
+
+# Locks under fire: many processes killed at random instants, for as long as you like.
+torture: $(VENV)/.dev
+	TORTURE_SECONDS=$${TORTURE_SECONDS:-600} $(BIN)/python -m pytest tests/faults
 
 check: lint test
 

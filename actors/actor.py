@@ -92,11 +92,13 @@ class Actor(Generic[M]):
                 raise
 
     def _drop(self, message: M, kind: str) -> None:
+        job = getattr(message, "job", None)
         self.trace.event(
             "stale_dropped",
             actor=self.name,
             message=kind,
             generation=message.generation,
+            **({} if job is None else {"job": job}),
             reason=f"the current generation is {self.generations.current}",
         )
         message.undelivered(StaleGenerationError(f"{kind} of generation {message.generation}"))

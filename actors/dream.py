@@ -46,6 +46,8 @@ from pi_project_memory.actors.subagent.attempt import Attempt, attempt
 ENDING = "the session is ending"
 
 _NOT_BEGUN = frozenset({"skipped", "busy"})
+_NUMBERS = itertools.count(1)
+"""Counts jobs over all lives: what one of an earlier life says late is taken for nobody else's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,6 @@ class DreamActor(Actor[DreamMessage]):
         self._config = config
         self._level: ThinkingLevel | None = None
         self._past = Past()
-        self._numbers = itertools.count(1)
         self._job: _Job | None = None
         self._turn = 0
         self._last: Attempt | None = None
@@ -114,7 +115,10 @@ class DreamActor(Actor[DreamMessage]):
 
     def dropped(self, message: DreamMessage) -> None:
         """Forget a job of an older generation."""
-        if isinstance(message, DreamEnded) and self._job and self._job.number == message.job:
+        if not isinstance(message, DreamEnded):
+            return
+        self._aftermath.on_lost()
+        if self._job and self._job.number == message.job:
             self._rest(DreamDone(message.attempt))
 
     def abandon(self, error: Exception) -> None:
@@ -160,7 +164,7 @@ class DreamActor(Actor[DreamMessage]):
             await self._aftermath.notifier.tell("error", f"Project memory: {self._past.problem}")
 
     def _begin(self, cause: Cause, facts: Facts) -> None:
-        number = next(self._numbers)
+        number = next(_NUMBERS)
         scope = self.generations.scope.child(f"dream {number}")
         self._job, self._turn = _Job(number, cause, scope, facts.now), 0
         self._past = replace(self._past, scanned_at=facts.now)
@@ -208,6 +212,7 @@ class DreamActor(Actor[DreamMessage]):
                 job=ended.job,
                 reason="it was stopped before",
             )
+            self._aftermath.on_lost()
             return
         self._past = self._past.after(ended.attempt.ending, ended.others, anyio.current_time())
         if ended.attempt.ending in _NOT_BEGUN:

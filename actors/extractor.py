@@ -144,7 +144,10 @@ class ExtractorActor(Actor[ExtractorMessage]):
 
     def dropped(self, message: ExtractorMessage) -> None:
         """Forget a job of an older generation."""
-        if isinstance(message, ExtractionEnded) and self._job and self._job.number == message.job:
+        if not isinstance(message, ExtractionEnded):
+            return
+        self._aftermath.on_lost()
+        if self._job and self._job.number == message.job:
             self._job = None
             self._activity.end("extractor")
 
@@ -242,6 +245,7 @@ class ExtractorActor(Actor[ExtractorMessage]):
                 job=ended.job,
                 reason="it was stopped before",
             )
+            self._aftermath.on_lost()
             return
         self._job, self._last, self._through = None, ended.attempt, ended.through
         self._activity.end("extractor")

@@ -11,6 +11,7 @@ import anyio
 from pi_project_memory.actors.actor import Actor
 from pi_project_memory.actors.core.branch import NOTICE_TYPE, SEEN_TYPE, seen_details
 from pi_project_memory.actors.core.changes_notice import DELETED, INDEX, notice_text, outdated, remark
+from pi_project_memory.actors.core.config import Role
 from pi_project_memory.actors.core.lint import lint_index, lint_topic, staleness_note
 from pi_project_memory.actors.core.sanitize import sanitize
 from pi_project_memory.actors.core.snapshots import Fingerprint
@@ -70,7 +71,7 @@ class IndexActor(Actor[IndexMessage]):
         self._seen: dict[str, str] = {}
         self._untold: set[str] = set()
         self._snapshot: Mapping[str, Fingerprint] = {}
-        self._background: set[str] = set()
+        self._background: dict[Role, set[str]] = {}
 
     async def handle(self, message: IndexMessage) -> None:
         """Act on one message."""
@@ -158,7 +159,7 @@ class IndexActor(Actor[IndexMessage]):
 
     async def _notice(self) -> HiddenMessage | None:
         """Return the notice of what is untold, which it stays until the notice has found its way."""
-        await self._look(silently=self._background)
+        await self._look(silently=self._in_background())
         if not self._untold:
             return None
         changed = {path: self._seen[path] for path in self._untold}
@@ -177,11 +178,19 @@ class IndexActor(Actor[IndexMessage]):
             self._untold.clear()
 
     async def _absorb_background(self, message: BackgroundWrites) -> None:
-        """Take a run's own changes as known: its summary tells of them (EXT-8)."""
-        self._background.update(message.paths)
+        """Take a run's own changes as known: its summary tells of them (EXT-8).
+
+        Those of a run that ended without one are told like anybody's.
+        """
+        self._background.setdefault(message.role, set()).update(message.paths)
         if message.ended:
-            await self._look(silently=self._background)
-            self._background.clear()
+            if message.told:
+                await self._look(silently=self._in_background())
+            del self._background[message.role]
+
+    def _in_background(self) -> set[str]:
+        """Return the files that runs under way have touched."""
+        return {path for paths in self._background.values() for path in paths}
 
     async def _judge_tool(self, used: ToolUsed) -> str | None:
         """Return what the main agent's tool call calls for: a reminder, a finding, or nothing."""

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from pi_project_memory.actors.core.branch import Pair
 from pi_project_memory.actors.core.catalogue import Topic
-from pi_project_memory.actors.core.config import Config, ThinkingLevel
+from pi_project_memory.actors.core.config import Config, Role, ThinkingLevel
 from pi_project_memory.actors.core.recall import Verdict
 from pi_project_memory.actors.mailbox import Message, Request
 from pi_project_memory.actors.ports.host import HiddenMessage, HistoryHead
@@ -92,16 +92,21 @@ class ToolUsed(Request[str | None], frozen=True):
 
 
 class BackgroundWrites(Message, frozen=True):
-    """A background run is about to change these files, or has ended and changes nothing more."""
+    """A background run is about to change these files, or has ended and changes nothing more.
+
+    `told` says of one that has ended that its summary tells of what it changed.
+    """
 
     paths: tuple[str, ...] = ()
     ended: bool = False
+    role: Role = "extractor"
+    told: bool = True
 
     essential: ClassVar[bool] = True
 
     def merged_with(self, newer: Self) -> Self | None:
         """Add up the files of one run."""
-        if self.ended:
+        if self.ended or self.role != newer.role:
             return None
         return replace(newer, paths=(*self.paths, *newer.paths))
 

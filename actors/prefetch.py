@@ -204,7 +204,7 @@ class PrefetchActor(Actor[PrefetchMessage]):
             self.mailbox.tell(structs.replace(stamp, selection=selection))
 
     async def _finish(self, ready: SelectionReady) -> None:
-        job = self._running.pop(ready.job, None)
+        job = self._running.get(ready.job)
         if job is None or ready.branch != self._branch:
             reason = "it was given up before" if job is None else "another branch is active"
             self.trace.event(
@@ -214,6 +214,7 @@ class PrefetchActor(Actor[PrefetchMessage]):
         selection = ready.selection
         self._native_refusals = self._native_refusals + 1 if selection.native_refused else 0
         recall = await self._compose(selection)
+        del self._running[ready.job]  # not before: should that fail, `abandon` still knows who waits
         message = self._message(recall)
         late = not job.reply.send(message)
         self._report(ready, recall, late=late)

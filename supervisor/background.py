@@ -6,12 +6,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pi_project_memory.actors.consolidation import Consolidation
 from pi_project_memory.actors.core.config import Role
+from pi_project_memory.actors.dream import DreamActor
 from pi_project_memory.actors.extraction import Extraction
 from pi_project_memory.actors.extractor import ExtractorActor
 from pi_project_memory.actors.index import make_section
 from pi_project_memory.actors.mailbox import Mailbox
+from pi_project_memory.actors.ports.dream_state import DreamStateFile
 from pi_project_memory.actors.ports.locks import FileLocks
+from pi_project_memory.actors.ports.sessions import ProjectMembership, SessionFiles
 from pi_project_memory.actors.subagent.aftermath import Aftermath
 from pi_project_memory.actors.subagent.codemode import Codemode
 from pi_project_memory.actors.subagent.run import Workshop
@@ -36,6 +40,34 @@ def make_extractor(memory: Memory, mailbox: Mailbox[Any]) -> ExtractorActor:
         activity=memory.helpers.activity,
         config=memory.config,
         head=memory.head,
+    )
+
+
+def make_dream(memory: Memory, mailbox: Mailbox[Any]) -> DreamActor:
+    """Return a dream actor for one life."""
+    paths, event = memory.prepared.paths, memory.start_event
+    locks = FileLocks(Path(paths.locks_dir))
+    # A directory that the user chose for all sessions holds those of other projects too.
+    shared = not event.session.uses_default_directory
+    membership = ProjectMembership(paths.project_root, memory.prepared.worktree, memory.environment.git)
+    workshop = _workshop(memory)
+    consolidation = Consolidation(
+        workshop,
+        memory.models["dream"],
+        locks,
+        DreamStateFile(Path(paths.dream_state_file), Path(paths.state_file), locks, memory.environment.clock),
+        SessionFiles(workshop.session_dir, event.session.id, membership if shared else None),
+        memory.environment.clock,
+        partial(_rules, memory),
+    )
+    return DreamActor(
+        mailbox,
+        memory.generations,
+        memory.environment.trace,
+        consolidation=consolidation,
+        aftermath=_aftermath(memory, "dream"),
+        activity=memory.helpers.activity,
+        config=memory.config,
     )
 
 
@@ -68,6 +100,7 @@ def _aftermath(memory: Memory, role: Role) -> Aftermath:
         memory.helpers.notifier,
         memory.environment.trace,
         memory.directory,
-        on_touch=lambda path: memory.tell_index(paths=(path,)),
-        on_end=lambda: memory.tell_index(ended=True),
+        on_touch=lambda path: memory.tell_index(role, (path,)),
+        on_end=lambda: memory.tell_index(role, ended=True),
+        on_lost=lambda: memory.tell_index(role, ended=True, told=False),
     )

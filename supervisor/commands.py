@@ -7,14 +7,22 @@ from dataclasses import dataclass
 
 from anyio.abc import TaskGroup
 
-from pi_project_memory.actors.messages import ExtractionDone, ExtractionWanted, TopicList, TopicsWanted
+from pi_project_memory.actors.core.dream_gate import DISABLED
+from pi_project_memory.actors.messages import (
+    DreamDone,
+    DreamWanted,
+    ExtractionDone,
+    ExtractionWanted,
+    TopicList,
+    TopicsWanted,
+)
 from pi_project_memory.actors.ports.clock import Clock
 from pi_project_memory.supervisor.asking import ASK_ERRORS
 from pi_project_memory.supervisor.facts import gather_facts
 from pi_project_memory.supervisor.host.protocol import Command, CommandAnswer, Completion, Completions
 from pi_project_memory.supervisor.lifecycle import Lifecycle
 from pi_project_memory.supervisor.memory import Memory
-from pi_project_memory.supervisor.outcomes import extraction_outcome
+from pi_project_memory.supervisor.outcomes import dream_outcome, extraction_outcome
 from pi_project_memory.supervisor.reports import status_text, topic_table
 
 ANSWER_WAIT = 5.0
@@ -40,6 +48,7 @@ SUBCOMMANDS = (
     Subcommand("status", "Show whether memory is on, where it is, and how it stands", while_off=True),
     Subcommand("list", "List the topics, newest first"),
     Subcommand("extract", "Save now what is worth keeping of this conversation"),
+    Subcommand("dream", "Tidy the memory up now: merge, correct, prune"),
     Subcommand("reload-config", "Read config.json again", while_off=True),
 )
 _KNOWN = {subcommand.name: subcommand for subcommand in SUBCOMMANDS}
@@ -68,6 +77,7 @@ class Commands:
         handlers: Mapping[str, Callable[[Memory, Command], Awaitable[CommandAnswer]]] = {
             "list": self._list,
             "extract": self._extract,
+            "dream": self._dream,
         }
         return await handlers[name](memory, event)
 
@@ -99,6 +109,17 @@ class Commands:
             return extraction_outcome(done, memory.directory)
 
         return await self._order("extraction", work, wait=event.wait)
+
+    async def _dream(self, memory: Memory, event: Command) -> CommandAnswer:
+        if not memory.config.dream.enabled:
+            return CommandAnswer(DISABLED, "warning")
+
+        async def work(seconds: float) -> CommandAnswer:
+            number, level = memory.generations.current, event.context.thinking_level
+            done: DreamDone = await memory.dream.ask(lambda reply: DreamWanted(number, reply, level), seconds)
+            return dream_outcome(done, memory.directory)
+
+        return await self._order("dream", work, wait=event.wait)
 
     async def _order(
         self, what: str, work: Callable[[float], Awaitable[CommandAnswer]], *, wait: bool

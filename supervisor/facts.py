@@ -10,6 +10,8 @@ import anyio
 from pi_project_memory.actors.core.config import Role, RoleModel, ThinkingLevel
 from pi_project_memory.actors.core.usage import Usage
 from pi_project_memory.actors.messages import (
+    DreamStatus,
+    DreamStatusWanted,
     ExtractorStatus,
     ExtractorStatusWanted,
     PrefetchStatus,
@@ -48,6 +50,7 @@ class MemoryFacts:
     section: Section | None
     recall: PrefetchStatus | None
     extractor: ExtractorStatus | None
+    dream: DreamStatus | None
     roles: tuple[RoleFacts, ...] = ()
 
 
@@ -85,6 +88,7 @@ async def _memory_facts(memory: Memory, level: ThinkingLevel | None) -> MemoryFa
     extractor: Awaitable[ExtractorStatus] = memory.extractor.ask(
         lambda r: ExtractorStatusWanted(number, r), ANSWER_WAIT
     )
+    dream: Awaitable[DreamStatus] = memory.dream.ask(lambda r: DreamStatusWanted(number, r), ANSWER_WAIT)
     return MemoryFacts(
         directory=paths.memory_dir,
         custom=paths.custom,
@@ -93,6 +97,7 @@ async def _memory_facts(memory: Memory, level: ThinkingLevel | None) -> MemoryFa
         section=await answer_or_none(section),
         recall=await answer_or_none(recall),
         extractor=await answer_or_none(extractor),
+        dream=await answer_or_none(dream),
         roles=await _roles(memory, level),
     )
 

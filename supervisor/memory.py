@@ -17,6 +17,7 @@ from pi_project_memory.actors.index import IndexActor
 from pi_project_memory.actors.mailbox import Mailbox, MailboxClosedError, MailboxFullError, Message
 from pi_project_memory.actors.messages import (
     BackgroundWrites,
+    DreamMessage,
     ExtractorMessage,
     IndexMessage,
     PrefetchMessage,
@@ -63,6 +64,7 @@ class Memory:
         self.index: Mailbox[IndexMessage] = Mailbox("index")
         self.prefetch: Mailbox[PrefetchMessage] = Mailbox("prefetch")
         self.extractor: Mailbox[ExtractorMessage] = Mailbox("extractor")
+        self.dream: Mailbox[DreamMessage] = Mailbox("dream")
         self.head = start.history
         self.start_event = start
         self.host = host
@@ -76,6 +78,7 @@ class Memory:
             ChildSpec("index", self.index, self._make_index),
             ChildSpec("prefetch", self.prefetch, self._make_prefetch),
             ChildSpec("extractor", self.extractor, self._make_extractor, after=self.background),
+            ChildSpec("dream", self.dream, self._make_dream, after=self.background),
         ]
         self._supervisor = Supervisor(specs, environment.trace, on_given_up)
 
@@ -108,6 +111,7 @@ class Memory:
         self.tell(self.index, SectionOutdated(number))
         self.tell(self.prefetch, Reconfigured(number, self.config))
         self.tell(self.extractor, Reconfigured(number, self.config))
+        self.tell(self.dream, Reconfigured(number, self.config))
 
     def tell(self, mailbox: Mailbox[Any], message: Message) -> None:
         """Tell an actor something that it may miss when it is off or overwhelmed."""
@@ -157,9 +161,16 @@ class Memory:
 
         return make_extractor(self, mailbox)
 
-    def tell_index(self, paths: tuple[str, ...] = (), *, ended: bool = False) -> None:
+    def _make_dream(self, mailbox: Mailbox[Any]) -> Actor[Any]:
+        from pi_project_memory.supervisor.background import make_dream
+
+        return make_dream(self, mailbox)
+
+    def tell_index(
+        self, role: Role, paths: tuple[str, ...] = (), *, ended: bool = False, told: bool = True
+    ) -> None:
         """Tell the index what a background run does; it hears nothing when it is off."""
-        self.tell(self.index, BackgroundWrites(self.generations.current, paths, ended))
+        self.tell(self.index, BackgroundWrites(self.generations.current, paths, ended, role, told))
 
     def store(self) -> MemoryStore:
         """Return a reader of its own for each actor: nothing is shared."""

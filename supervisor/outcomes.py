@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pi_project_memory.actors.core.sanitize import sanitize_line
-from pi_project_memory.actors.messages import ExtractionDone
+from pi_project_memory.actors.messages import DreamDone, ExtractionDone
 from pi_project_memory.actors.subagent.attempt import Attempt
 from pi_project_memory.actors.subagent.run import Report
 from pi_project_memory.supervisor.host.protocol import CommandAnswer
@@ -21,6 +21,13 @@ def extraction_outcome(done: ExtractionDone, directory: str) -> CommandAnswer:
     if attempt is None:
         return CommandAnswer("Nothing to extract: everything said so far has been dealt with.")
     return attempt_outcome("extraction", attempt, directory)
+
+
+def dream_outcome(done: DreamDone, directory: str) -> CommandAnswer:
+    """Return what to show for a dream that somebody waited for."""
+    if done.attempt is None:
+        return CommandAnswer(f"No dream: {done.refused}.", "warning")
+    return attempt_outcome("dream", done.attempt, directory)
 
 
 def attempt_outcome(what: str, attempt: Attempt, directory: str) -> CommandAnswer:

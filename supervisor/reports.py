@@ -6,12 +6,14 @@ from collections.abc import Iterator, Sequence
 
 from pi_project_memory.actors.core.branch import RECALL_BUDGET
 from pi_project_memory.actors.core.catalogue import Topic
+from pi_project_memory.actors.core.jstext import iso_from_ms
 from pi_project_memory.actors.core.lint import linked_paths, staleness_days
 from pi_project_memory.actors.core.sanitize import sanitize_line
 from pi_project_memory.actors.core.usage import Usage
 from pi_project_memory.actors.core.windows import INDEX_LINES, INDEX_UNITS
 from pi_project_memory.actors.messages import (
     Activity,
+    DreamStatus,
     ExtractorStatus,
     PrefetchStatus,
     RecallReport,
@@ -56,6 +58,7 @@ def _on_lines(memory: MemoryFacts, now: float) -> Iterator[str]:
     yield _index_line(memory.section)
     yield from _recall_lines(memory.recall)
     yield from _extraction_lines(memory.extractor, now)
+    yield from _dream_lines(memory.dream, now)
     yield from _role_lines(memory.roles)
     yield f"Generation: {memory.generation}"
 
@@ -115,6 +118,26 @@ def _extraction_lines(extractor: ExtractorStatus | None, now: float) -> Iterator
         yield f"Last extraction: {attempt_text(extractor.last)}"
     elif extractor.activity is None:
         yield "Extraction: none yet in this session"
+
+
+def _dream_lines(dream: DreamStatus | None, now: float) -> Iterator[str]:
+    if dream is None:
+        yield "Dream: off, its part has failed"
+        return
+    if dream.activity is not None:
+        yield f"Dream: running, {activity_text(dream.activity, now)}"
+    if dream.problem:
+        yield f"Dream: stopped: {dream.problem}"
+    elif dream.closed is not None:
+        yield f"Next dream: not yet; {dream.closed.reason}"
+    yield f"Last dream: {_last_dream(dream)}"
+
+
+def _last_dream(dream: DreamStatus) -> str:
+    if dream.ahead_of_clock:
+        return "its recorded time lies in the future, so it counts as never"
+    when = "never" if dream.last_dream_at is None else iso_from_ms(dream.last_dream_at)
+    return f"{when}; {attempt_text(dream.last)}" if dream.last is not None else when
 
 
 def activity_text(activity: Activity, now: float) -> str:

@@ -215,6 +215,7 @@ class MemoryService:
         number = memory.generations.current
         memory.tell(memory.index, ChangesDue(number))
         memory.tell(memory.extractor, TurnsSettled(number, memory.head, turns, self._level))
+        memory.tell(memory.dream, TurnsSettled(number, memory.head, turns, self._level))
 
     def history_changed(self, event: HistoryChanged) -> None:
         """Follow the session to another branch, or to what is left of this one."""

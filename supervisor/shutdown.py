@@ -8,7 +8,7 @@ from typing import Literal
 import anyio
 
 from pi_project_memory.actors.core.config import ThinkingLevel
-from pi_project_memory.actors.messages import ExtractionDone, ExtractionWanted, TurnAborted
+from pi_project_memory.actors.messages import DreamDrainWanted, ExtractionDone, ExtractionWanted, TurnAborted
 from pi_project_memory.supervisor.asking import answer_or_none
 from pi_project_memory.supervisor.memory import Memory
 
@@ -32,3 +32,13 @@ async def finish_maintenance(memory: Memory, level: ThinkingLevel | None) -> Non
     memory.tell(memory.prefetch, TurnAborted(memory.generations.current))
     async with anyio.create_task_group() as group:
         group.start_soon(finish_extraction, memory, "shutdown", level)
+        group.start_soon(_finish_dream, memory)
+
+
+async def _finish_dream(memory: Memory) -> None:
+    """Let a dream that is under way come to its end; none begins any more."""
+    number = memory.generations.current
+    drained: Awaitable[None] = memory.dream.ask(
+        lambda reply: DreamDrainWanted(number, reply), MAINTENANCE_WAIT
+    )
+    await answer_or_none(drained)

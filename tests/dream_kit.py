@@ -202,6 +202,7 @@ class Dreamer:
             str(self.place.memory),
             self.touched.append,
             self._note_end,
+            self._note_end,
         )
         return DreamActor(
             mailbox or self.mailbox,

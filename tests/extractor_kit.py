@@ -70,7 +70,7 @@ class Theatre:
     locks: Locks = field(default_factory=MemoryLocks)
     trace: RecordedTrace = field(default_factory=RecordedTrace)
     touched: list[str] = field(default_factory=list)
-    ended: list[float] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)
     given_up: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -202,7 +202,8 @@ class Theatre:
             self.trace,
             str(self.yard.memory),
             on_touch=self.touched.append,
-            on_end=lambda: self.ended.append(anyio.current_time()),
+            on_end=lambda: self.ended.append("told"),
+            on_lost=lambda: self.ended.append("lost"),
         )
 
     def _workshop(self) -> Workshop:

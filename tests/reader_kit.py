@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import anyio
@@ -13,7 +13,6 @@ from actors_kit import turns
 from pi_project_memory.actors.core.config import SelectorModel
 from pi_project_memory.actors.index import IndexActor
 from pi_project_memory.actors.mailbox import (
-    AskTimeoutError,
     Mailbox,
     MailboxClosedError,
     Reply,
@@ -42,6 +41,7 @@ from pi_project_memory.actors.ports.trace import RecordedTrace
 from pi_project_memory.actors.prefetch import PrefetchActor, PrefetchPorts
 from pi_project_memory.actors.scopes import AbortScope, Generations
 from pi_project_memory.actors.selector import Selector
+from pi_project_memory.supervisor.asking import answer_or_none
 from pi_project_memory.supervisor.host.scenario import ProviderError
 from pi_project_memory.supervisor.host.scenario import Reply as ModelReply
 from pi_project_memory.supervisor.host.simulated import (
@@ -92,10 +92,7 @@ class Reader:
     ) -> None:
         self.models = ScriptedModels({MODEL: replies}, api, ModelInfo("sim", "main", api))
         self.host = SimulatedHost(self.models, transcript=transcript or Transcript())
-        self.store = store or InMemoryStore(dict.fromkeys(files, ""))
-        if store is None:
-            for path, text in files.items():
-                self.store.put(path, text, mtime_ms=NOW_MS)
+        self.store = store or filled(files)
         self.clock = ManualClock(NOW_MS)
         self.trace = RecordedTrace()
         self.generations = Generations(AbortScope("session"))
@@ -145,8 +142,9 @@ class Reader:
     async def prompt(self, text: str, wait: float = RECALL_WAIT) -> HiddenMessage | None:
         """Submit a prompt as the service does, and put what comes of it in time on the branch."""
         reply: Reply[HiddenMessage | None] = Reply()
-        self.prefetch.tell(PromptSubmitted(self.number, reply, text))
-        message = await self._answer(reply, wait)
+        with suppress(MailboxClosedError):
+            self.prefetch.tell(PromptSubmitted(self.number, reply, text))
+        message = await answer_or_none(reply.wait(wait))
         self.host.transcript.append(message_entry("user", [text_block(text)]))
         if message is not None:
             self.host.transcript.append(hidden_entry(message))
@@ -202,13 +200,6 @@ class Reader:
         self.index.tell(BackgroundWrites(self.number, paths, ended))
         await turns()
 
-    @staticmethod
-    async def _answer(reply: Reply[HiddenMessage | None], wait: float) -> HiddenMessage | None:
-        try:
-            return await reply.wait(wait)
-        except (AskTimeoutError, MailboxClosedError):
-            return None
-
     def _make_index(self, mailbox: Mailbox[Any]) -> IndexActor:
         return IndexActor(
             mailbox,
@@ -227,6 +218,14 @@ class Reader:
         ports = PrefetchPorts(self.host, self.store, selector, self.clock, DIRECTORY, self.index, notifier)
         head = self.host.transcript.head
         return PrefetchActor(mailbox, self.generations, self.trace, ports=ports, head=head)
+
+
+def filled(files: Mapping[str, str], store: InMemoryStore | None = None) -> InMemoryStore:
+    """Put files that are new at `NOW_MS` into a store."""
+    store = store or InMemoryStore()
+    for path, text in files.items():
+        store.put(path, text, mtime_ms=NOW_MS)
+    return store
 
 
 def texts(request: ModelRequest) -> list[str]:

@@ -18,7 +18,8 @@ class Aftermath:
     """Tells the main agent what changed and the user what went wrong, each thing once.
 
     `on_touch` hears of each file that a run is about to change, `on_end` that it changes no more, so that
-    nobody takes these changes for somebody else's.
+    nobody takes these changes for somebody else's. `on_lost` hears it instead of a run that had no report:
+    no summary tells of what it had changed.
     """
 
     role: Role
@@ -28,6 +29,7 @@ class Aftermath:
     directory: str
     on_touch: Callable[[str], None]
     on_end: Callable[[], None]
+    on_lost: Callable[[], None]
     _told: set[str] = field(default_factory=set)
 
     async def follow(self, attempt: Attempt) -> None:
@@ -44,7 +46,7 @@ class Aftermath:
             independent=report.independent if report else "",
             changed=len(report.changes) if report else 0,
         )
-        self.on_end()
+        (self.on_lost if report is None else self.on_end)()
         if report is not None and report.changes:
             await self._send_summary(report.changes)
         if attempt.problem:

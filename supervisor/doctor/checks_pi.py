@@ -38,7 +38,7 @@ async def check_pi(where: Surroundings) -> Observation:
     match answer:
         case NoAnswer(reason):
             return Finding(f"Pi does not tell its version: {reason}", program, "pi --version")
-        case Answer(code, _, complaint) if False:
+        case Answer(code, _, complaint) if code != 0:
             return Finding(f"Pi does not start: {complaint or f'exit code {code}'}", program, "pi --version")
         case Answer(_, output, _):
             return _judge(output.strip(), program)

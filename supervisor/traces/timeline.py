@@ -29,8 +29,12 @@ _BEGINNINGS: Mapping[str, tuple[str, ...]] = {
     "run_ended": ("extraction_begun", "dream_considered"),
     "extraction_stopped": ("extraction_begun",),
     "dream_not_begun": ("dream_considered",),
+    "stale_dropped": ("selection_begun", "extraction_begun", "dream_considered"),
 }
 """What the beginning of a longer work is called, by what its end is called."""
+
+_JOBLESS = frozenset({"run_settled", "run_ended"})
+"""Ends that name no job: the actor has one at a time."""
 
 _OPENED = frozenset(name for names in _BEGINNINGS.values() for name in names)
 
@@ -167,11 +171,11 @@ def _spans(events: Sequence[Event]) -> list[_Span]:
 
 
 def _begins(beginning: Event, end: Event) -> bool:
-    """Tell whether two events are of one work: the same actor's, and the same job's if the end names one."""
+    """Tell whether two events are of one work: the same actor's and the same job's."""
     return (
         beginning.name in _BEGINNINGS.get(end.name, ())
         and beginning.actor == end.actor
-        and end.text("job") in {"", beginning.text("job")}
+        and (end.name in _JOBLESS or end.text("job") == beginning.text("job"))
     )
 
 

@@ -593,6 +593,7 @@ async def test_dream_and_extractor_run_side_by_side_from_the_same_turn(tmp_path:
             str(place.memory),
             lambda _: None,
             lambda: None,
+            lambda: None,
         ),
         activity=Shown(),
         config=dreamer.config,

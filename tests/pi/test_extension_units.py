@@ -35,6 +35,7 @@ def test_the_extension_and_its_tests_pass_the_compiler() -> None:
 
 
 RULES = {
+    "codemode": ("SUB-7",),
     "frames": ("HOST-6",),
     "peer": ("HOST-6", "HOST-7"),
     "decisions": ("HOST-5", "HOST-8"),

@@ -21,6 +21,7 @@ from pi_project_memory.supervisor.host.player import Session, open_session
 from pi_project_memory.supervisor.host.scenario import (
     Action,
     Compaction,
+    ConfigEdit,
     OutsideEdit,
     Reply,
     Scenario,
@@ -407,9 +408,11 @@ async def test_what_a_stopped_run_had_changed_reaches_the_main_agent_all_the_sam
 
 
 @pytest.mark.req("IDX-7", "LIFE-2")
-async def test_after_a_stopped_run_an_edit_of_what_it_touched_is_told(tmp_path: Path):
+@pytest.mark.parametrize("enabled", [True, False], ids=["another run follows", "none follows"])
+async def test_after_a_stopped_run_an_edit_of_what_it_touched_is_told(tmp_path: Path, enabled: bool):  # noqa: FBT001 - a column of the table
     async with playing(tmp_path, *STOPPED) as session:
         await say(session)
+        await session.step(ConfigEdit(config={"extraction": {"enabled": enabled}}))
         await session.step(UserCommand(command="reload-config"))
         read = ToolUse("read", {"path": f"{session.places.memory}/a.md"})
         await say(session, "ok", answer=[Action(call=read), Action(say="Read.")])
@@ -419,13 +422,13 @@ async def test_after_a_stopped_run_an_edit_of_what_it_touched_is_told(tmp_path: 
         assert f"{session.places.memory}/a.md" in notice
 
 
-@pytest.mark.req("EXT-8", "EXT-2")
+@pytest.mark.req("EXT-8", "EXT-2", "IDX-7")
 async def test_what_a_failed_run_had_changed_reaches_the_main_agent(tmp_path: Path):
-    """The disk fills after the first of two writes: the cursor stays, and the one change is told."""
+    """Its lock is lost behind the first of its writes: the cursor stays, and the one change is told."""
     replies = [
         Reply(calls=[call("read", "a.md")]),
         Reply(calls=[call("write", "a.md", content=TOPIC + "by the run\n")]),
-        Reply(text="", delay=10),
+        Reply(calls=[call("read", "a.md")], delay=10),
     ]
     async with playing(tmp_path, *replies) as session:
         read = ToolUse("read", {"path": f"{session.places.memory}/a.md"})
@@ -433,10 +436,11 @@ async def test_what_a_failed_run_had_changed_reaches_the_main_agent(tmp_path: Pa
         for path in locks(tmp_path):
             path.unlink()
         await anyio.sleep(30)
-        texts = told(session, SUMMARY_TYPE) + told(session, NOTICE_TYPE)
+        assert cursors(session) == 0
+        assert "lock" in session.host.notices[0][1]
         await say(session, "ok")
         texts = told(session, SUMMARY_TYPE) + told(session, NOTICE_TYPE)
-        assert any(f"{session.places.memory}/a.md" in text for text in texts)
+        assert [f"{session.places.memory}/a.md" in text for text in texts] == [True]
 
 
 # Models and texts of ill will.

@@ -8,7 +8,8 @@ import shutil
 import struct
 import subprocess
 import zlib
-from html import unescape
+from html import escape, unescape
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,12 @@ document.body.dataset.measured = JSON.stringify({
 </script></body>"""
 
 
+FRAME = """<!doctype html><meta charset="utf-8"><meta name="color-scheme" content="light dark">
+<body onload="document.body.dataset.found =
+  document.getElementById('frame').contentDocument.body.dataset.measured">
+<iframe id="frame" style="border: 0; width: {width}px; height: 900px" srcdoc="{copy}"></iframe></body>"""
+
+
 class Browser:
     """A headless Chromium with a profile of its own."""
 
@@ -73,10 +80,15 @@ class Browser:
         return picture.read_bytes()
 
     def measured(self, html: str, width: int, file: Path, *flags: str) -> dict[str, Any]:
-        """Return what a script finds that is added to a copy of the page, which itself allows none."""
-        open_copy = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", html)
-        file.write_text(open_copy.replace("</body>", MEASURE), encoding="utf-8")
-        found = re.search(r'data-measured="([^"]*)"', self.dom(file, width, *flags))
+        """Return what a script finds that is added to a copy of the page, which itself allows none.
+
+        The copy lies in a frame of the wanted width, since a window has a least width of its own.
+        """
+        copy = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", html).replace(
+            "</body>", MEASURE
+        )
+        file.write_text(FRAME.format(width=width, copy=escape(copy)), encoding="utf-8")
+        found = re.search(r'data-found="([^"]*)"', self.dom(file, width, *flags))
         assert found is not None
         measured: dict[str, Any] = json.loads(unescape(found[1]))
         return measured
@@ -121,15 +133,29 @@ def written(tmp_path: Path) -> Path:
     return file
 
 
+class Tags(HTMLParser):
+    """Collects the names and the attributes of all tags."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+        self.attributes: list[tuple[str, str | None]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.add(tag)
+        self.attributes += attrs
+
+
 @pytest.mark.req("OBS-2")
 def test_the_page_fetches_nothing_and_runs_nothing():
     html = rich_page()
-    tags = re.findall(r"<[a-z][^>]*>", html)
-    links = [link for tag in tags for link in re.findall(r'\bhref="([^"]*)"', tag)]
+    tags = Tags()
+    tags.feed(html)
+    assert tags.names.isdisjoint({"script", "link", "img", "iframe", "object", "base"})
+    assert not [name for name, _ in tags.attributes if name == "src" or name.startswith("on")]
+    links = [value for name, value in tags.attributes if name == "href"]
     assert links
-    assert all(link.startswith("#e") for link in links)
-    assert not [tag for tag in tags if re.match(r"<(script|link|img|iframe|object|base)\b", tag)]
-    assert not [tag for tag in tags if re.search(r"\s(src|on\w+)=", tag)]
+    assert all(str(link).startswith("#e") for link in links)
     assert "url(" not in html
     assert "@import" not in html
     assert "default-src 'none'" in html
@@ -157,11 +183,12 @@ def test_the_browser_shows_what_the_log_says_and_nothing_of_it_as_markup(browser
 @pytest.mark.req("OBS-2")
 @pytest.mark.parametrize("width", [1200, 400])
 def test_the_page_fits_a_wide_and_a_narrow_window(width: int, browser: Browser, tmp_path: Path):
-    found = browser.measured(rich_page(), width, tmp_path / "measured.html")
+    html = rich_page()
+    found = browser.measured(html, width, tmp_path / "measured.html")
     assert found["width"] == width
     assert found["scroll"] <= width
     assert found["rightmost"] <= width
-    assert found["bars"] == 11
+    assert found["bars"] == html.count('class="bar ')
     assert found["thinnest"] >= 4
     assert not found["crowded"]
 
@@ -187,8 +214,8 @@ def brightness(colour: str) -> float:
 def test_the_page_is_light_or_dark_as_the_reader_likes(browser: Browser, tmp_path: Path):
     light = browser.measured(rich_page(), 1200, tmp_path / "light.html")
     dark = browser.measured(rich_page(), 1200, tmp_path / "dark.html", DARK)
-    assert brightness(light["paper"]) > 200 > 100 > brightness(light["ink"])
-    assert brightness(dark["paper"]) < 60 < 200 < brightness(dark["ink"])
+    assert brightness(light["paper"]) - brightness(light["ink"]) > 150
+    assert brightness(dark["ink"]) - brightness(dark["paper"]) > 150
 
 
 def pixels(png: bytes) -> tuple[int, int, bytes]:

@@ -110,6 +110,10 @@ TROUBLE = Scenario(
             Reply(calls=[ToolUse("write", {"path": "{{memory}}/b.md", "content": "new"})]),
             Reply(error=ProviderError("overloaded", 529)),
         ],
+        "sim/dream": [
+            Reply(calls=[ToolUse("write", {"path": "{{memory}}/d.md", "content": "dreamt"})]),
+            Reply(text="merged"),
+        ],
     },
     steps=[
         {"user": "The first thing to remember"},
@@ -127,6 +131,9 @@ TROUBLE = Scenario(
         {"config": "{ MARK-config"},
         {"command": "reload-config"},
         {"command": "MARK-command"},
+        {"command": "extract"},
+        {"command": "dream"},
+        {"command": "dream"},
         {"compact": 1},
         {"user": "Stop right here please", "aborted": True},
         {"back_to": 1},
@@ -164,8 +171,9 @@ async def test_no_text_reaches_the_log_when_everything_goes_wrong(
 ):
     log = await played(marked(TROUBLE), tmp_path, monkeypatch)
     assert b"MARK" not in log
-    for name in ("tool_called", "notice", "topic", "published", "stale_dropped", "outside_change"):
+    for name in ("tool_called", "notice", "topic", "published", "outside_change", "dream_considered"):
         assert f'"event":"{name}"'.encode() in log
+    assert b'"actor":"dream","path":"d.md","change":"created"' in log
 
 
 @pytest.mark.req("OBS-1")

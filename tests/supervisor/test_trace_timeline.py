@@ -123,6 +123,18 @@ def test_work_without_an_end_lasts_as_long_as_the_log_and_says_so():
 
 
 @pytest.mark.req("OBS-2")
+def test_work_that_a_new_generation_overtook_ends_where_its_last_word_was_dropped():
+    timeline = timeline_of(
+        event(0, "extraction_begun", actor="extractor", job=1),
+        event(10, "stale_dropped", actor="extractor", message="TurnsSettled", reason="old"),
+        event(50, "stale_dropped", actor="extractor", message="ExtractionEnded", job=1, reason="old"),
+        event(90, "received", actor="extractor", message="TurnsSettled"),
+    )
+    begun_at = [(one.begin, one.end) for one in timeline.entries if one.event.name == "stale_dropped"]
+    assert begun_at == [(0, 50), (10, 10)]
+
+
+@pytest.mark.req("OBS-2")
 def test_a_run_of_the_main_agent_that_goes_on_does_not_stretch_its_preparation():
     timeline = timeline_of(event(20, "run_begun", ms=20), event(500, "received", actor="index"))
     assert span(timeline, "run_begun") == (0, 20)

@@ -135,9 +135,8 @@ async def test_what_a_reload_overtakes_says_which_generation_it_was_of(
     dropped = [
         record for record in records if record["event"] == "stale_dropped" and record["actor"] == "prefetch"
     ]
-    assert [(record["turn"], record["generation"], record["reason"]) for record in dropped] == [
-        ("t1", 0, "the current generation is 1")
-    ]
+    told = [(record["turn"], record["generation"], record["job"], record["reason"]) for record in dropped]
+    assert told == [("t1", 0, 1, "the current generation is 1")]
     assert [(r["state"], r["generation"]) for r in records if r["event"] == "config_reloaded"] == [("on", 1)]
 
 

@@ -78,7 +78,7 @@ class Toolbox:
             failed=outcome.is_error,
             ms=took,
             arguments=Private(arguments),
-            result=Private(outcome.content),
+            result=str(outcome.content),
         )
         self.files.check()
         if self.files.failure is not None:

@@ -19,7 +19,7 @@ def check_config(where: Surroundings) -> tuple[Config | None, list[Observation]]
     try:
         loaded = read_config(path)
     except ConfigError as error:
-        place = path if True else f"{path}:{error.line}:{error.column}"
+        place = path if error.line is None else f"{path}:{error.line}:{error.column}"
         return None, [Finding(f"memory is off: {error.reason}", place, _edit(path))]
     return loaded.config, [*_source(loaded), *_unused(loaded, where.home), *_switches(loaded.config)]
 

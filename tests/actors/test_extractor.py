@@ -797,6 +797,56 @@ async def test_a_run_of_a_branch_that_was_left_moves_no_cursor_and_writes_no_mor
         assert stage.runs[-1] == [user("other")]
 
 
+@pytest.mark.req("EXT-1", "EXT-2", "LIFE-6")
+async def test_a_turn_on_another_branch_is_extracted_although_its_news_were_merged_with_older_ones(
+    tmp_path: Path,
+):
+    """Both settles become one message that is heard before the move between them."""
+    async with theatre(tmp_path).running() as stage:
+        await stage.turn(user("first"))
+        stage.say(user("second"))
+        stage.settle()
+        stage.move_to(None)
+        stage.say(user("other"))
+        stage.settle()
+        await anyio.sleep(10)
+        assert stage.runs == [[user("first")], [user("other")]]
+        assert stage.warnings == []
+
+
+@pytest.mark.req("EXT-2", "LIFE-6")
+async def test_the_length_of_a_branch_that_was_left_says_nothing_about_the_next_one(tmp_path: Path):
+    """Two moves become one that is heard before the settle between them; then a long branch was the shorter."""
+    async with theatre(tmp_path).running() as stage:
+        await stage.turn(user("first"))
+        first = stage.last_id
+        stage.move_to(first)
+        for number in range(5):
+            stage.say(user(f"left {number}"))
+        stage.settle()
+        stage.move_to(first)
+        await anyio.sleep(10)
+        for number in range(4):
+            await stage.turn(user(str(number)))
+        assert stage.runs[1:] == [[user(str(number))] for number in range(4)]
+        assert stage.warnings == []
+
+
+@pytest.mark.req("EXT-2")
+async def test_a_branch_that_changed_without_a_word_goes_on_behind_its_own_cursor(tmp_path: Path):
+    """The host gives it another handle: that is enough to know that counting starts anew."""
+    async with theatre(tmp_path).running() as stage:
+        await stage.turn(user("first"))
+        first = stage.last_id
+        for number in range(3):
+            await stage.turn(user(f"left {number}"))
+        stage.host.transcript.move_to(first)
+        await stage.turn(user("other"))
+        assert stage.runs[-1] == [user("other")]
+        await stage.ask("compaction")
+        assert stage.runs[-1] == [user("other")]
+
+
 @pytest.mark.req("EXT-2")
 async def test_a_compaction_moves_no_cursor_and_the_new_handle_is_used(tmp_path: Path):
     async with theatre(tmp_path, config=config(every_n_turns=2)).running() as stage:

@@ -117,10 +117,10 @@ class ExtractorActor(Actor[ExtractorMessage]):
         """Act on one message."""
         match message:
             case TurnsSettled():
-                self._follow(message.head, message.session_level)
+                await self._follow(message.head, message.session_level)
                 await self._step(Settled(message.head.length, message.turns))
             case ExtractionWanted():
-                self._follow(message.head, message.session_level)
+                await self._follow(message.head, message.session_level)
                 self._waiters.append(message.reply)
                 await self._step(Asked(message.cause, message.head.length))
             case IdleTimeUp():
@@ -132,8 +132,10 @@ class ExtractorActor(Actor[ExtractorMessage]):
                     self._activity.turn("extractor", message.number)
             case ExtractionEnded():
                 await self._finish(message)
-            case BranchChanged():
-                await self._change_branch(message)
+            case BranchChanged(head=head, moved=True):
+                await self._turn_to(head)
+            case BranchChanged(head=head):
+                self._head = head  # the same entries, of which the model sees less
             case Reconfigured():
                 self._config = message.config
                 await self._step(Invalidated())
@@ -163,8 +165,8 @@ class ExtractorActor(Actor[ExtractorMessage]):
         extraction = self._config.extraction
         return Policy(extraction.enabled, extraction.every_n_turns, extraction.idle_flush_seconds)
 
-    def _follow(self, head: HistoryHead, level: ThinkingLevel | None) -> None:
-        self._head = head
+    async def _follow(self, head: HistoryHead, level: ThinkingLevel | None) -> None:
+        await self._turn_to(head)
         self._level = level
         # A run that follows another belongs to the turn that made it necessary, not to the first one's.
         self._settled_turn = TURN.get() or self._settled_turn
@@ -224,9 +226,7 @@ class ExtractorActor(Actor[ExtractorMessage]):
                 lambda number: self._tell(ExtractionTurn(generation, job.number, number)),
                 self._aftermath.on_touch,
             )
-            result, through = await self._extraction.run(
-                begin, head, self._config, self._level, standing
-            )
+            result, through = await self._extraction.run(begin, head, self._config, self._level, standing)
             return result
 
         outcome = await attempt(job.scope, work)
@@ -254,10 +254,12 @@ class ExtractorActor(Actor[ExtractorMessage]):
         if self.generations.is_current(ended.generation):
             await self._step(Ended(ended.attempt.ending))
 
-    async def _change_branch(self, message: BranchChanged) -> None:
-        self._head = message.head
-        if message.moved:
-            await self._step(BranchMoved(await self._kept_cursor(), message.head.length))
+    async def _turn_to(self, head: HistoryHead) -> None:
+        """Follow the session; under another handle the entries are others, and are counted anew."""
+        moved = head.handle != self._head.handle
+        self._head = head
+        if moved:
+            await self._step(BranchMoved(await self._kept_cursor(), head.length))
 
     async def _kept_cursor(self) -> int:
         """Return how many entries of the branch lie before its newest cursor."""

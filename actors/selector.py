@@ -136,6 +136,7 @@ def make_request(
             cache_retention="short",
             session_id=cache_id,
             timeout_ms=int(REQUEST_SECONDS * 1000),
+            transport="sse",  # a WebSocket's refusal has no status to go by
         ),
     )
 

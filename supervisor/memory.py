@@ -34,7 +34,11 @@ from pi_project_memory.actors.scopes import AbortScope, Generations
 from pi_project_memory.actors.selector import Selector
 from pi_project_memory.supervisor.host.protocol import Host, Initialize
 from pi_project_memory.supervisor.setup import Environment, Prepared, Settings
-from pi_project_memory.supervisor.supervisor import ChildSpec, Supervisor
+from pi_project_memory.supervisor.supervisor import ChildSpec, RestartIntensity, Supervisor
+
+
+RARE = RestartIntensity(restarts=3, seconds=24 * 3600.0)
+"""A fault in a dream may come back with each attempt, hours apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +82,7 @@ class Memory:
             ChildSpec("index", self.index, self._make_index),
             ChildSpec("prefetch", self.prefetch, self._make_prefetch),
             ChildSpec("extractor", self.extractor, self._make_extractor, after=self.background),
-            ChildSpec("dream", self.dream, self._make_dream, after=self.background),
+            ChildSpec("dream", self.dream, self._make_dream, RARE, after=self.background),
         ]
         self._supervisor = Supervisor(specs, environment.trace, on_given_up)
 

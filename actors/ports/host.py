@@ -53,7 +53,10 @@ class ResolvedModel(Struct, frozen=True, rename="camel"):
 
 
 class StreamOptions(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Options of one model request; what is left out is left to the host. `timeout_ms` in milliseconds."""
+    """Options of one model request; what is left out is left to the host. `timeout_ms` in milliseconds.
+
+    `transport` is for the APIs that have several; over "sse" each answer has an HTTP status.
+    """
 
     max_tokens: int | None = None
     reasoning: ThinkingLevel | None = None
@@ -62,6 +65,7 @@ class StreamOptions(Struct, frozen=True, rename="camel", omit_defaults=True):
     disable_continuation: bool = False
     timeout_ms: int | None = None
     max_retries: int | None = None
+    transport: Literal["sse"] | None = None
 
 
 class ModelRequest(Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -78,7 +78,7 @@ class Toolbox:
             failed=outcome.is_error,
             ms=took,
             arguments=Private(arguments),
-            result=str(outcome.content),
+            result=Private(outcome.content),
         )
         self.files.check()
         if self.files.failure is not None:

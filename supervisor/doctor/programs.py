@@ -78,7 +78,7 @@ async def _run(command: Sequence[str], cwd: str, environ: Mapping[str, str]) -> 
         await output.ended.wait()
     except BaseException:
         with suppress(ProcessLookupError, PermissionError):
-            pass
+            os.killpg(transport.get_pid(), signal.SIGKILL)
         raise
     finally:
         transport.close()

@@ -129,6 +129,7 @@ export interface RequestOptions {
   disableContinuation?: boolean;
   timeoutMs?: number | null;
   maxRetries?: number | null;
+  transport?: "sse" | null;
 }
 
 export interface ModelRequest {

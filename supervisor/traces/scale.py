@@ -102,14 +102,15 @@ def _merged(spans: Iterable[tuple[float, float]], pause: float) -> list[tuple[fl
 
 def _laid_out(pieces: Sequence[tuple[float, float, bool]]) -> tuple[Stretch, ...]:
     total = sum(end - begin for begin, end, cut in pieces if not cut) or 1.0
-    cuts = sum(cut for _, _, cut in pieces)
-    share = min(_CUT_SHARE, _ALL_CUTS_SHARE / cuts) if cuts else 0.0
-    weights = [share * total if cut else max(end - begin, _LEAST_SHARE * total) for begin, end, cut in pieces]
-    whole = sum(weights)
+    busy = [max(end - begin, _LEAST_SHARE * total) for begin, end, cut in pieces if not cut]
+    cuts = len(pieces) - len(busy)
+    pause = min(_CUT_SHARE, _ALL_CUTS_SHARE / cuts) * sum(busy) if cuts else 0.0
+    whole = sum(busy) + cuts * pause
+    widths = iter(busy)
     stretches, left = [], 0.0
-    for (begin, end, cut), weight in zip(pieces, weights, strict=True):
-        right = left + weight / whole
-        stretches.append(Stretch(begin, end, left, min(right, 1.0), cut))
+    for begin, end, cut in pieces:
+        right = min(left + (pause if cut else next(widths)) / whole, 1.0)
+        stretches.append(Stretch(begin, end, left, right, cut))
         left = right
     return tuple(stretches)
 

@@ -514,6 +514,7 @@ async def test_the_session_directory_can_be_read_and_searched_and_not_changed(tm
                 tool("bash", command=f"rm {session}"),
                 tool("bash", command=f"echo x > {session}"),
                 tool("read", path=str(place.agent / "auth.json")),
+                tool("read", path=f"{place.sessions}/gone.jsonl"),
             ),
             DONE,
         ],
@@ -522,7 +523,7 @@ async def test_the_session_directory_can_be_read_and_searched_and_not_changed(tm
     async with dreamer.running():
         await dreamer.settle()
     results = [message for message in dreamer.requests()[-1].messages if message["role"] == "toolResult"]
-    assert [result["isError"] for result in results] == [False] * 5 + [True] * 6
+    assert [result["isError"] for result in results] == [False] * 5 + [True] * 7
     shown = ["\n".join(block["text"] for block in result["content"]) for result in results]
     assert "use port 5434" in shown[0]
     assert "other-0.jsonl" in shown[1]
@@ -531,6 +532,7 @@ async def test_the_session_directory_can_be_read_and_searched_and_not_changed(tm
     assert shown[4].strip() == "5"
     assert {path: path.read_bytes() for path in place.sessions.iterdir()} == before
     assert dreamer.runs() == [("returned", "done")]
+    assert place.recorded() == NOW
 
 
 @pytest.mark.req("C21", "EXT-8", "DRM-2")

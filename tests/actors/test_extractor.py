@@ -196,7 +196,9 @@ async def test_short_answers_are_passed_over_by_hand_too(tmp_path: Path):
 def main_agent_writes(stage: Theatre, path: str, **result: Any) -> None:
     call = {"type": "toolCall", "id": "c", "name": "write", "arguments": {"path": path, "content": "x"}}
     stage.add({"type": "message", "message": {"role": "assistant", "content": [call]}})
-    stage.add({"type": "message", "message": {"role": "toolResult", "toolCallId": "c", "content": [], **result}})
+    stage.add(
+        {"type": "message", "message": {"role": "toolResult", "toolCallId": "c", "content": [], **result}}
+    )
 
 
 @pytest.mark.req("EXT-2")
@@ -258,7 +260,9 @@ async def test_a_thousand_turns_during_a_run_make_exactly_one_more(tmp_path: Pat
 
 @pytest.mark.req("EXT-4")
 async def test_new_input_neither_stops_a_run_nor_takes_its_right_to_write(tmp_path: Path):
-    async with theatre(tmp_path, writing("one.md", delay=10), Reply(text="Saved.", delay=10)).running() as stage:
+    async with theatre(
+        tmp_path, writing("one.md", delay=10), Reply(text="Saved.", delay=10)
+    ).running() as stage:
         await stage.turn(user("first"))
         stage.say(user("second"))
         stage.settle()
@@ -520,7 +524,10 @@ async def test_changes_reach_the_session_as_one_hidden_message_and_nothing_else_
         await stage.turn()
         (message,) = stage.host.sent
         assert (message.custom_type, message.display) == (SUMMARY_TYPE, False)
-        assert message.details == {"role": "extractor", "changes": {"one.md": "created", "deep/two.md": "created"}}
+        assert message.details == {
+            "role": "extractor",
+            "changes": {"one.md": "created", "deep/two.md": "created"},
+        }
         kinds = [entry["type"] for entry in stage.host.transcript.entries]
         assert kinds == ["message", "message", "custom_message", "custom"]
         assert stage.touched == ["one.md", "deep/two.md"]
@@ -916,7 +923,9 @@ def poison(stage: Theatre) -> None:
 @pytest.mark.req("LIFE-4", "EXT-2", "SUB-8")
 async def test_a_crash_in_the_middle_of_a_run_is_mended_from_the_branch(tmp_path: Path, temp: Path):
     locks = MemoryLocks()
-    async with theatre(tmp_path, NOTHING, writing("late.md", delay=10), NOTHING, locks=locks).running() as stage:
+    async with theatre(
+        tmp_path, NOTHING, writing("late.md", delay=10), NOTHING, locks=locks
+    ).running() as stage:
         await stage.turn(user("first"))
         await stage.turn(user("second"))
         poison(stage)

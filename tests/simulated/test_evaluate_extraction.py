@@ -361,6 +361,7 @@ def test_a_request_bound_and_a_level_reach_the_model():
         "disable_continuation": True,
         "timeout_ms": None,
         "max_retries": None,
+        "transport": None,
     }
     assert options.session_id is not None
     assert options.session_id.startswith("evaluate-")

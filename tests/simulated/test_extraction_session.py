@@ -65,7 +65,11 @@ def scenario(*replies: Reply, **fields: Any) -> Scenario:
         "session",
         [],
         memory={"MEMORY.md": INDEX, "a.md": TOPIC},
-        models={EXTRACTOR: list(replies) or [NOTHING], "sim/selector": [Reply(choose=[])], "sim/main": [NOTHING]},
+        models={
+            EXTRACTOR: list(replies) or [NOTHING],
+            "sim/selector": [Reply(choose=[])],
+            "sim/main": [NOTHING],
+        },
         config=config,
         **fields,
     )
@@ -156,7 +160,9 @@ async def test_the_same_model_continues_the_main_agents_request(tmp_path: Path):
 
 
 @pytest.mark.req("CFG-1", "PATH-6", "EXT-1")
-@pytest.mark.parametrize("off", [{"config": {"enabled": False}}, {"trusted": False}], ids=["disabled", "untrusted"])
+@pytest.mark.parametrize(
+    "off", [{"config": {"enabled": False}}, {"trusted": False}], ids=["disabled", "untrusted"]
+)
 async def test_switched_off_it_creates_nothing_and_asks_nobody(tmp_path: Path, off: dict[str, Any]):
     """Case C32: three turns, a compaction, a command and the end of the session."""
     async with playing(tmp_path, **off) as session:
@@ -256,7 +262,9 @@ async def test_branches_keep_their_own_cursor(tmp_path: Path):
         await session.step(TreeMove(back_to=1))
         await say(session, "please remember the number 3")
         conversations = [str(request.messages[:-1]) for request in requests(session)]
-        assert ["number 1" in text for text in conversations] == [True, False, True], "its cursor came after it"
+        assert ["number 1" in text for text in conversations] == [True, False, True], (
+            "its cursor came after it"
+        )
         assert ["number 2" in text for text in conversations] == [False, True, False]
         assert ["number 3" in text for text in conversations] == [False, False, True]
 
@@ -265,16 +273,23 @@ async def test_branches_keep_their_own_cursor(tmp_path: Path):
 
 
 @asynccontextmanager
-async def two_sessions(root: Path, one: Sequence[Reply], other: Sequence[Reply]) -> AsyncIterator[list[Session]]:
+async def two_sessions(
+    root: Path, one: Sequence[Reply], other: Sequence[Reply]
+) -> AsyncIterator[list[Session]]:
     async with AsyncExitStack() as stack:
         yield [
-            await stack.enter_async_context(open_session(scenario(*replies), root)) for replies in (one, other)
+            await stack.enter_async_context(open_session(scenario(*replies), root))
+            for replies in (one, other)
         ]
 
 
 def keeping(line: str) -> list[Reply]:
     """Return a model that reads the index and then adds a line of its own to it."""
-    return [Reply(calls=[call("read")], delay=5), Reply(calls=[add_line(line)], delay=5), Reply(text="Saved.")]
+    return [
+        Reply(calls=[call("read")], delay=5),
+        Reply(calls=[add_line(line)], delay=5),
+        Reply(text="Saved."),
+    ]
 
 
 @pytest.mark.req("EXT-4", "LCK-1", "SUB-4")
@@ -496,7 +511,14 @@ async def test_a_model_that_was_talked_into_it_reaches_nothing_outside_the_memor
         Reply(text=""),
         Reply(text="x" * 1_000_000),
     ],
-    ids=["unknown tool", "invalid arguments", "the same failing call", "ten megabytes", "nothing", "much prose"],
+    ids=[
+        "unknown tool",
+        "invalid arguments",
+        "the same failing call",
+        "ten megabytes",
+        "nothing",
+        "much prose",
+    ],
 )
 async def test_a_model_that_does_nothing_right_costs_its_turns_and_nothing_else(tmp_path: Path, reply: Reply):
     async with playing(tmp_path, reply) as session:

@@ -242,7 +242,7 @@ async def test_a_call_does_not_outlive_its_script(yard: Yard):
     class Slow:
         async def execute_tool(self, _call: ToolInvocation, _ops: FileOps) -> ToolOutcome:
             try:
-                await anyio.sleep_forever()
+                await anyio.sleep(1_000)
             finally:
                 ended.append("the call")
             raise AssertionError
@@ -268,7 +268,7 @@ async def test_a_call_whose_wait_is_cancelled_is_cancelled(yard: Yard):
     class Slow:
         async def execute_tool(self, _call: ToolInvocation, _ops: FileOps) -> ToolOutcome:
             try:
-                await anyio.sleep_forever()
+                await anyio.sleep(1_000)
             finally:
                 ended.append(anyio.current_time())
             raise AssertionError
@@ -288,7 +288,7 @@ async def test_a_run_that_is_aborted_ends_the_script_and_its_calls(yard: Yard):
     class Slow:
         async def execute_tool(self, _call: ToolInvocation, _ops: FileOps) -> ToolOutcome:
             try:
-                await anyio.sleep_forever()
+                await anyio.sleep(1_000)
             finally:
                 ended.append("call")
             raise AssertionError
@@ -331,7 +331,7 @@ async def test_rights_lost_during_a_script_that_calls_nothing_end_the_run_behind
 async def test_a_memory_that_cannot_be_written_ends_the_run(yard: Yard):
     async def body(tools: ScriptTools, _: Script) -> None:
         await tools("c/1", "write", {"path": f"{yard.memory}/new.md", "content": "x\n"})
-        await anyio.sleep_forever()
+        await anyio.sleep(1_000)
 
     files = yard.files(replace(REAL_DISK, open=failing(28)))
     with pytest.raises(StorageFailedError):

@@ -162,7 +162,12 @@ async def test_every_turn_continues_the_same_snapshot(tmp_path: Path, temp: Path
 )
 @pytest.mark.parametrize("parent", [{}, {"requested": False}], ids=["continued", "independent"])
 async def test_the_options_keep_the_cache_and_the_parents_thread_apart(
-    tmp_path: Path, temp: Path, parent: dict[str, Any], changes: dict[str, Any], reasoning: Any, max_tokens: Any
+    tmp_path: Path,
+    temp: Path,
+    parent: dict[str, Any],
+    changes: dict[str, Any],
+    reasoning: Any,
+    max_tokens: Any,
 ):
     stage = stage_with(tmp_path, temp, [Reply(text="done")], **parent)
     await stage.run(**changes)
@@ -247,7 +252,10 @@ async def test_a_parent_without_a_prompt_leaves_the_section_alone(tmp_path: Path
 @pytest.mark.parametrize("requested", [True, False], ids=["continued", "independent"])
 @pytest.mark.parametrize("section", [SECTION, None, ""], ids=["there", "missing", "empty"])
 async def test_the_rules_are_added_where_the_parents_prompt_lacks_them(
-    tmp_path: Path, temp: Path, requested: bool, section: str | None  # noqa: FBT001 - columns of the table
+    tmp_path: Path,
+    temp: Path,
+    requested: bool,  # noqa: FBT001 - a column of the table
+    section: str | None,
 ):
     stage = stage_with(tmp_path, temp, [Reply(text="done")], requested=requested, section=section)
     await stage.run()
@@ -276,10 +284,14 @@ async def test_every_request_names_the_memory_directory(
 @pytest.mark.req("SUB-3", "DRM-4")
 @pytest.mark.parametrize("reads_sessions", [False, True], ids=["extractor", "dream"])
 async def test_the_sessions_are_read_by_dream_alone(
-    tmp_path: Path, temp: Path, reads_sessions: bool  # noqa: FBT001 - a column of the table
+    tmp_path: Path,
+    temp: Path,
+    reads_sessions: bool,  # noqa: FBT001 - a column of the table
 ):
     sessions = "../.sessions/s.jsonl"
-    stage = stage_with(tmp_path, temp, [Reply(calls=[ToolUse("read", {"path": sessions})]), Reply(text="done")])
+    stage = stage_with(
+        tmp_path, temp, [Reply(calls=[ToolUse("read", {"path": sessions})]), Reply(text="done")]
+    )
     await stage.run(reads_sessions=reads_sessions)
     result = stage.requests[1].messages[-1]
     assert result["isError"] is not reads_sessions

@@ -98,7 +98,9 @@ async def test_it_is_removed_when_the_task_itself_is_cancelled(temp: Path):
 @pytest.mark.req("SUB-8")
 @pytest.mark.parametrize("native", [False, True], ids=["by a scope", "by the task"])
 async def test_a_cancellation_while_it_is_made_leaves_nothing(
-    temp: Path, monkeypatch: pytest.MonkeyPatch, native: bool  # noqa: FBT001 - a column of the table
+    temp: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    native: bool,  # noqa: FBT001 - a column of the table
 ):
     loop, real = asyncio.get_running_loop(), tempfile.mkdtemp
     scope = anyio.CancelScope()
@@ -156,7 +158,9 @@ def test_a_log_is_moved_in_and_made_private(tmp_path: Path, name: str):
 
 
 @pytest.mark.req("SUB-8")
-@pytest.mark.parametrize("name", ["secret.md", "pi-bash-.log", "pi-bash-1.txt", "xpi-bash-1.log", "auth.json"])
+@pytest.mark.parametrize(
+    "name", ["secret.md", "pi-bash-.log", "pi-bash-1.txt", "xpi-bash-1.log", "auth.json"]
+)
 def test_nothing_else_is_moved(tmp_path: Path, name: str):
     other = tmp_path / name
     other.write_text("x")

@@ -66,7 +66,9 @@ def bench(yard: Yard) -> Bench:
 
 
 @pytest.mark.req("SUB-1")
-@pytest.mark.parametrize("tool", ["", "Read", "codemode", "None", "deploy", "../read", "read ", "x" * 100_000])
+@pytest.mark.parametrize(
+    "tool", ["", "Read", "codemode", "None", "deploy", "../read", "read ", "x" * 100_000]
+)
 async def test_a_tool_that_is_not_one_of_the_six_is_answered_with_their_names(bench: Bench, tool: str):
     text = await bench(tool, path="a.md")
     assert bench.failed
@@ -136,7 +138,9 @@ TOO_LONG: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.req("SUB-1")
 @pytest.mark.parametrize(
-    ("tool", "arguments"), TOO_LONG, ids=["content", "path", "command", "pattern", "one edit", "edits", "a name"]
+    ("tool", "arguments"),
+    TOO_LONG,
+    ids=["content", "path", "command", "pattern", "one edit", "edits", "a name"],
 )
 async def test_ten_megabytes_of_arguments_are_refused_before_a_tool_sees_them(
     bench: Bench, tool: str, arguments: dict[str, Any]
@@ -180,7 +184,14 @@ async def test_a_bare_name_is_looked_for_in_the_parents_directory_and_not_in_the
 @pytest.mark.req("SUB-2")
 @pytest.mark.parametrize(
     "path",
-    ["/etc/cron.d/x.md", "~/.ssh/authorized_keys", "~/x.md", "{outside}/x.md", "{memory}/../outside/x.md", "{agent}/x.md"],
+    [
+        "/etc/cron.d/x.md",
+        "~/.ssh/authorized_keys",
+        "~/x.md",
+        "{outside}/x.md",
+        "{memory}/../outside/x.md",
+        "{agent}/x.md",
+    ],
 )
 @pytest.mark.parametrize("tool", ["write", "edit"])
 async def test_a_text_that_asks_to_write_elsewhere_gets_nowhere(bench: Bench, tool: str, path: str):
@@ -244,7 +255,9 @@ async def test_a_search_with_a_pattern_that_climbs_finds_nothing_outside(bench: 
 async def test_read_then_write(bench: Bench):
     path = f"{bench.yard.memory}/a.md"
     assert "Read it without offset" in await bench("write", path=path, content=NEW)
-    assert "Read it without offset" in await bench("edit", path=path, edits=[{"oldText": "one", "newText": "1"}])
+    assert "Read it without offset" in await bench(
+        "edit", path=path, edits=[{"oldText": "one", "newText": "1"}]
+    )
     await bench("read", path=path)
     await bench("edit", path=path, edits=[{"oldText": "one", "newText": "1"}])
     assert not bench.failed
@@ -317,7 +330,11 @@ async def test_a_failed_read_and_a_look_by_bash_grant_nothing(bench: Bench):
 @pytest.mark.req("SUB-4")
 async def test_a_picture_by_the_name_of_a_topic_is_never_known(bench: Bench):
     path = bench.yard.memory / "picture.md"
-    path.write_bytes(bytes.fromhex("89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360000002000001e221bc330000000049454e44ae426082"))
+    path.write_bytes(
+        bytes.fromhex(
+            "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360000002000001e221bc330000000049454e44ae426082"
+        )
+    )
     await bench("read", path=str(path))
     assert any(block["type"] == "image" for block in bench.results[-1].content)
     await bench("write", path=str(path), content=NEW)
@@ -329,7 +346,8 @@ async def test_two_writes_of_one_new_file_side_by_side_end_with_one_of_them_whol
     path = f"{bench.yard.memory}/new.md"
     texts = ["a" * 50_000, "b" * 50_000]
     jobs = [
-        lambda text=text: bench.toolbox.call("same", "write", {"path": path, "content": text}) for text in texts
+        lambda text=text: bench.toolbox.call("same", "write", {"path": path, "content": text})
+        for text in texts
     ]
     outcomes = await side_by_side(jobs)
     assert not all(outcome.is_error for outcome in outcomes)
@@ -349,7 +367,8 @@ async def test_an_allowed_command_runs_as_it_was_written(bench: Bench):
 
 @pytest.mark.req("SUB-6")
 @pytest.mark.parametrize(
-    "command", ["rm -rf /", "echo x > {m}/b.md", "cat $(ls)", "rm {m}/MEMORY.md", "python3 -c 1", "cat {o}/secret.md"]
+    "command",
+    ["rm -rf /", "echo x > {m}/b.md", "cat $(ls)", "rm {m}/MEMORY.md", "python3 -c 1", "cat {o}/secret.md"],
 )
 async def test_a_refused_command_never_reaches_the_host(bench: Bench, command: str):
     before = contents(bench.yard.root)
@@ -443,7 +462,9 @@ class Answering:
 
 def long_output(log: Any) -> ToolOutcome:
     text = f"the end\n\n[Showing lines 3000-5000 of 5000. Full output: {log}]"
-    return ToolOutcome([{"type": "text", "text": text}, {"type": "image", "data": ""}], {"fullOutputPath": log})
+    return ToolOutcome(
+        [{"type": "text", "text": text}, {"type": "image", "data": ""}], {"fullOutputPath": log}
+    )
 
 
 @pytest.mark.req("SUB-8")
@@ -476,7 +497,15 @@ def _directory_log(yard: Yard) -> str:
 
 @pytest.mark.req("SUB-8")
 @pytest.mark.parametrize(
-    "log", [_foreign, _linked_log, _directory_log, lambda yard: str(yard.root / "pi-bash-3.log"), lambda _: 5, lambda _: ""]
+    "log",
+    [
+        _foreign,
+        _linked_log,
+        _directory_log,
+        lambda yard: str(yard.root / "pi-bash-3.log"),
+        lambda _: 5,
+        lambda _: "",
+    ],
 )
 async def test_what_is_no_log_of_a_command_stays_where_it_is(yard: Yard, log: Any):
     outcome = long_output(log(yard))
@@ -489,7 +518,9 @@ async def test_what_is_no_log_of_a_command_stays_where_it_is(yard: Yard, log: An
 
 
 @pytest.mark.req("SUB-1")
-@pytest.mark.parametrize(("tool", "arguments"), [("read", {"path": "src/a.py"}), ("bash", {"command": "pwd"})])
+@pytest.mark.parametrize(
+    ("tool", "arguments"), [("read", {"path": "src/a.py"}), ("bash", {"command": "pwd"})]
+)
 async def test_a_host_that_cannot_run_a_tool_is_an_answer(yard: Yard, tool: str, arguments: dict[str, str]):
     toolbox = yard.toolbox(host=Answering(HostError("tools/execute: no answer within 600 s")))
     outcome = await toolbox.call("1", tool, arguments)

@@ -3,6 +3,7 @@ import { beforeEach, mock, test } from "node:test";
 import type { ExtensionAPI, ExtensionContext } from "@earendil-works/pi-coding-agent";
 import type { Handlers } from "../../../supervisor/pi_extension/peer.ts";
 import { type Host, MemorySession } from "../../../supervisor/pi_extension/session.ts";
+import type { ParentSnapshot } from "../../../supervisor/pi_extension/types.ts";
 import type { Hooks } from "../../../supervisor/pi_extension/supervision.ts";
 import { settle } from "./support.ts";
 
@@ -44,11 +45,12 @@ function open({ mode = "rpc", stored, branch = [{ id: "a" }, { id: "b" }], answe
     modelRegistry: { find: () => undefined },
   } as unknown as ExtensionContext;
   const calls: unknown[][] = [];
+  const active = ["read", "codemode"];
   const pi = {
     appendEntry: (...args: unknown[]) => calls.push(args),
     sendMessage: (...args: unknown[]) => calls.push(args),
     getAllTools: () => ["read", "codemode", "bash"].map((name) => ({ name, description: "d", parameters: {}, exposure: "direct" })),
-    getActiveTools: () => ["read", "codemode"],
+    getActiveTools: () => active,
     getSettings: () => ({ codemode: { mode: "only" } }),
   } as unknown as ExtensionAPI;
   const host: Host = {
@@ -79,7 +81,7 @@ function open({ mode = "rpc", stored, branch = [{ id: "a" }, { id: "b" }], answe
     },
   };
   const session = new MemorySession(pi, { type: "session_start", reason: "resume" }, ctx, host);
-  return { session, ctx, frames, shown, calls, ending, wired: wired as Required<typeof wired> };
+  return { session, ctx, frames, shown, calls, active, ending, wired: wired as Required<typeof wired> };
 }
 
 function startEvent(sections: Record<string, string> = {}) {
@@ -267,6 +269,14 @@ test("every wait has its bound, and compaction and tools their signals", async (
     ["command", false, 10_000, false],
     ["command", true, 70_000, false],
   ]);
+});
+
+test("a capture says how codemode is set now", () => {
+  const { wired, active } = open();
+  const capture = () => wired.handlers.requests["parent/capture"]!({}, new AbortController().signal) as ParentSnapshot;
+  assert.deepEqual(capture().codemode, { active: true, mode: "only", inlineBudget: 3000 });
+  active.pop();
+  assert.deepEqual(capture().codemode, { active: false, mode: "only", inlineBudget: 3000 });
 });
 
 test("a command's answer is a notice where Pi shows them, and a line of standard error elsewhere", async () => {

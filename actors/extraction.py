@@ -90,7 +90,7 @@ class Extraction:
         spoken = count_spoken(recent(conversation(entries, anything), config.extraction.recent_messages))
         return fill(
             prompt("extractor"),
-            scope=f"above, in its last {spoken} messages",
+            scope="above, in its last message" if spoken == 1 else f"above, in its last {spoken} messages",
             max_turns=str(config.extraction.max_turns),
             today=local_date(self.clock),
         )

@@ -1,8 +1,8 @@
 """The service's own log: JSON lines by structlog, one file for each session process (OBS-1, OBS-3).
 
 Opening it costs more than answering the handshake does, so events wait in memory until `open`; they are
-few by then. A log that cannot be written is given up in silence: it must never harm the session. Texts stay
-out unless the environment asks for them, to debug on one's own machine.
+few by then. A log that cannot be written is given up: `on_lost` hears why, and nothing else of the session is
+touched. Texts stay out unless the environment asks for them, to debug on one's own machine.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import os
 import string
 import time
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -47,6 +47,7 @@ class SessionLog:
     def __init__(self, *, texts: bool = False) -> None:
         self._texts = texts
         self.path: Path | None = None
+        self.on_lost: Callable[[str], None] = lambda _problem: None
         self._session = ""
         self._waiting: list[dict[str, Any]] = []
         self._file: _RotatingFile | None = None
@@ -81,9 +82,9 @@ class SessionLog:
 
         try:
             self._file = _RotatingFile(self.path)
-        except OSError:
-            self._broken = True
+        except OSError as error:
             self._waiting.clear()
+            self._lose(error)
             return
         self._logger = structlog.wrap_logger(
             structlog.BytesLogger(self._file),  # type: ignore[arg-type]
@@ -132,9 +133,13 @@ class SessionLog:
             return
         try:
             self._logger.info(**record)
-        except OSError:
+        except OSError as error:
             self._logger = None
-            self._broken = True
+            self._lose(error)
+
+    def _lose(self, error: OSError) -> None:
+        self._broken = True
+        self.on_lost(f"{self.path}: {error.strerror or error}")
 
 
 def prune(newest: Path) -> None:

@@ -22,6 +22,7 @@ from pi_project_memory.actors.messages import (
     IndexMessage,
     PrefetchMessage,
     Reconfigured,
+    Section,
     SectionOutdated,
 )
 from pi_project_memory.actors.metered import MeteredModels
@@ -35,7 +36,6 @@ from pi_project_memory.actors.selector import Selector
 from pi_project_memory.supervisor.host.protocol import Host, Initialize
 from pi_project_memory.supervisor.setup import Environment, Prepared, Settings
 from pi_project_memory.supervisor.supervisor import ChildSpec, RestartIntensity, Supervisor
-
 
 RARE = RestartIntensity(restarts=3, seconds=24 * 3600.0)
 """A fault in a dream may come back with each attempt, hours apart."""
@@ -70,6 +70,7 @@ class Memory:
         self.extractor: Mailbox[ExtractorMessage] = Mailbox("extractor")
         self.dream: Mailbox[DreamMessage] = Mailbox("dream")
         self.head = start.history
+        self.last_section: Section | None = None
         self.start_event = start
         self.host = host
         self.environment = environment

@@ -30,7 +30,7 @@ from pi_project_memory.actors.messages import (
     TurnsSettled,
     UserMessageSeen,
 )
-from pi_project_memory.actors.ports.host import HiddenMessage, HistoryHead
+from pi_project_memory.actors.ports.host import HiddenMessage
 from pi_project_memory.actors.ports.trace import in_turn
 from pi_project_memory.supervisor.asking import answer_or_none
 from pi_project_memory.supervisor.host.handshake import answer_handshake
@@ -50,6 +50,7 @@ from pi_project_memory.supervisor.host.protocol import (
     Initialize,
     Initialized,
     PromptSection,
+    RunContext,
     Shutdown,
     ToolResult,
     ToolResultAnswer,
@@ -91,8 +92,7 @@ class MemoryService:
         self._life = Lifecycle(host, environment, group)
         self._level: ThinkingLevel | None = None
         self._cwd = "/"
-        self._unheard_turns = 0
-        self._unheard_head: HistoryHead | None = None
+        self._unheard_turns: int | None = None
 
     async def initialize(self, start: Initialize, log_file: str | None = None) -> Initialized:
         """Answer the handshake; the set-up goes on behind it. Raises VersionMismatchError."""
@@ -106,14 +106,13 @@ class MemoryService:
     async def _begin(self, start: Initialize) -> None:
         await self._life.begin(start)
         memory = self._life.memory
-        if memory is not None and self._unheard_head is not None:
-            memory.head = self._unheard_head
+        if memory is not None and self._unheard_turns is not None:
             with in_turn(self._turn):
                 self._settle(memory, self._unheard_turns)
 
     async def before_agent_start(self, event: BeforeAgentStart) -> AgentStartAnswer:
         """Return the section for this run, and what else the model should see if it comes in two seconds."""
-        self._level = event.context.thinking_level
+        self._heed(event.context)
         self._turn = f"t{next(self._turns)}"
         with in_turn(self._turn):
             try:
@@ -132,7 +131,6 @@ class MemoryService:
         memory = await self._life.ready(until - anyio.current_time())
         if memory is None:
             return AgentStartAnswer()
-        memory.head = event.context.history
         recall: Reply[HiddenMessage | None] = Reply()
         if event.message_type == "user" and event.prompt is not None:
             memory.tell(memory.prefetch, self._submitted(memory, event.prompt, recall))
@@ -159,7 +157,8 @@ class MemoryService:
         loaded: Awaitable[Section] = memory.index.ask(
             lambda reply: SectionWanted(number, reply), until - anyio.current_time()
         )
-        section = await answer_or_none(loaded)
+        # One that comes too late for this run is the one of the run before: the prompt's cache holds.
+        section = memory.last_section = await answer_or_none(loaded) or memory.last_section
         message = await answer_or_none(recall.wait(until - anyio.current_time()))
         # Asked last and from memory that is at hand: a notice that was taken is told, or lost for good.
         changes: Awaitable[HiddenMessage | None] = memory.index.ask(
@@ -173,6 +172,7 @@ class MemoryService:
 
     def user_message(self, event: UserMessage) -> None:
         """Note that a user message has entered the session."""
+        self._life.follow(event.history)
         if self._life.memory is not None:
             with in_turn(self._turn):
                 number = self._life.memory.generations.current
@@ -196,18 +196,16 @@ class MemoryService:
 
     def agent_settled(self, event: AgentSettled) -> None:
         """Note that a run has ended for good."""
-        self._level = event.context.thinking_level
-        memory = self._life.memory
+        self._heed(event.context)
+        memory, turns = self._life.memory, int(not event.aborted)
         if memory is None:
-            self._unheard_turns += not event.aborted
-            self._unheard_head = event.context.history
+            self._unheard_turns = (self._unheard_turns or 0) + turns
             return
-        memory.head = event.context.history
         with in_turn(self._turn):
             self._environment.trace.event("run_settled", aborted=event.aborted)
             if event.aborted:
                 memory.tell(memory.prefetch, TurnAborted(memory.generations.current))
-            self._settle(memory, int(not event.aborted))
+            self._settle(memory, turns)
 
     def _settle(self, memory: Memory, turns: int) -> None:
         if memory.has_background:
@@ -219,10 +217,10 @@ class MemoryService:
 
     def history_changed(self, event: HistoryChanged) -> None:
         """Follow the session to another branch, or to what is left of this one."""
+        self._life.follow(event.history)
         memory = self._life.memory
         if memory is None:
             return
-        memory.head = event.history
         number, moved = memory.generations.current, event.reason == "tree"
         memory.tell(memory.index, SectionOutdated(number))
         memory.tell(memory.prefetch, BranchChanged(number, event.history, moved))
@@ -230,16 +228,15 @@ class MemoryService:
 
     async def before_compact(self, event: BeforeCompact) -> Empty:
         """Answer when everything said so far has been extracted, after a minute at the latest (EXT-4)."""
-        self._level = event.context.thinking_level
+        self._heed(event.context)
         if self._life.memory is not None:
-            self._life.memory.head = event.context.history
             with in_turn(self._turn):
                 await finish_extraction(self._life.memory, "compaction", self._level)
         return Empty()
 
     async def command(self, event: Command) -> CommandAnswer:
         """Answer `/memory`."""
-        self._level = event.context.thinking_level
+        self._heed(event.context)
         await self._life.ready(COMMAND_WAIT)
         self._begin_background()
         from pi_project_memory.supervisor.commands import Commands
@@ -253,16 +250,28 @@ class MemoryService:
         return Commands.completions(event.prefix)
 
     async def shutdown(self, event: Shutdown) -> Empty:
-        """End the session's memory."""
-        if self._life.memory is not None:
+        """End the session's memory: no new work, what is left within a minute, then abort and release."""
+        reason = f"the session ends ({event.reason})"
+        memory = self._life.retire(reason)
+        if memory is not None:
             with in_turn(self._turn):
-                await finish_maintenance(self._life.memory, self._level)
-        await self._life.close(f"the session ends ({event.reason})")
+                await finish_maintenance(memory, self._level)
+        await self._life.close(reason)
         return Empty()
 
     async def host_gone(self) -> None:
         """End the memory because the host has vanished and can answer nothing more (HOST-11)."""
         await self._life.close("the host is gone")
+
+    def log_lost(self, problem: str) -> None:
+        """Tell the user that the session's log cannot be written; nothing else depends on it."""
+        self._life.log_file = None
+        text = f"Project memory: its log cannot be written ({problem}). The session goes on without one."
+        self._group.start_soon(self._life.notifier.tell, "warning", text)
+
+    def _heed(self, context: RunContext) -> None:
+        self._level = context.thinking_level
+        self._life.heed(context)
 
     def _submitted(self, memory: Memory, prompt: str, reply: Reply[HiddenMessage | None]) -> PromptSubmitted:
         return PromptSubmitted(memory.generations.current, reply, prompt, self._level)

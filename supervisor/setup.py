@@ -69,7 +69,7 @@ class Prepared:
 class Off:
     """Memory is off for this session, and why."""
 
-    state: Literal["disabled", "untrusted", "failed"]
+    state: Literal["disabled", "untrusted", "failed", "ended"]
     reason: str
 
 
@@ -79,14 +79,22 @@ async def read_settings(agent_dir: str) -> Settings:
     return Settings(loaded.config, loaded.path, loaded.found, loaded.config.auto_memory_directory)
 
 
-async def prepare(start: Initialize, settings: Settings, environment: Environment) -> Prepared | Off:
-    """Make the directories; touch none when memory is off (PATH-6)."""
+def why_off(start: Initialize, settings: Settings) -> Off | None:
+    """Return why memory has to be off with these settings in a session that began so, or None."""
     if not settings.config.enabled:
-        return Off("disabled", f"`enabled` is false in {settings.path}")
+        remedy = "set it to true and run /memory reload-config to turn memory on"
+        return Off("disabled", f"`enabled` is false in {settings.path}; {remedy}")
     if not start.trusted:
         return Off(
             "untrusted", "the project is not trusted; memory neither reads nor creates anything for it"
         )
+    return None
+
+
+async def prepare(start: Initialize, settings: Settings, environment: Environment) -> Prepared | Off:
+    """Make the directories; touch none when memory is off (PATH-6)."""
+    if (off := why_off(start, settings)) is not None:
+        return off
     try:
         root = await resolve_project_root(start.cwd, environment.git)
         paths = await initialise(start.agent_dir, root.path, settings.directory, environment.home)

@@ -20,6 +20,10 @@ async def finish_extraction(
     memory: Memory, cause: Literal["compaction", "shutdown"], level: ThinkingLevel | None
 ) -> ExtractionDone | None:
     """Have the rest extracted, and wait for it no longer than was promised; None when it took longer."""
+    if memory.config.extraction.enabled:
+        memory.background.set()
+    if not memory.background.is_set():
+        return None  # nobody has made the extractor yet, and nobody asks for it
     number = memory.generations.current
     done: Awaitable[ExtractionDone] = memory.extractor.ask(
         lambda reply: ExtractionWanted(number, reply, cause, memory.head, level), MAINTENANCE_WAIT
@@ -31,8 +35,9 @@ async def finish_maintenance(memory: Memory, level: ThinkingLevel | None) -> Non
     """Let background work come to its end before the session does."""
     memory.tell(memory.prefetch, TurnAborted(memory.generations.current))
     async with anyio.create_task_group() as group:
+        if memory.background.is_set():
+            group.start_soon(_finish_dream, memory)
         group.start_soon(finish_extraction, memory, "shutdown", level)
-        group.start_soon(_finish_dream, memory)
 
 
 async def _finish_dream(memory: Memory) -> None:

@@ -38,7 +38,7 @@ from pi_project_memory.actors.subagent.codemode import Codemode, Scripting, inhe
 from pi_project_memory.actors.subagent.guarded_files import RunFiles
 from pi_project_memory.actors.subagent.loop import BackgroundLoop, LoopResult
 from pi_project_memory.actors.subagent.path_policy import ReadRoots, read_roots
-from pi_project_memory.actors.subagent.scratch import scratch_directory
+from pi_project_memory.actors.subagent.scratch import PREFIX, scratch_directory
 from pi_project_memory.actors.subagent.toolbox import Toolbox
 
 HEADING = "## Background memory task tools"
@@ -246,8 +246,13 @@ def tool_section(workshop: Workshop, roots: ReadRoots) -> str:
         prompt("tool_section"),
         cwd=sanitize(str(workshop.cwd)),
         memory_directory=sanitize(str(workshop.memory_dir)),
-        read_roots=sanitize(", ".join(map(str, roots.allowed))),
+        read_roots=sanitize(", ".join(map(str, _lasting(roots)))),
     )
+
+
+def _lasting(roots: ReadRoots) -> list[Path]:
+    """Return the readable directories without scratch: another name each time would miss every cache."""
+    return [root for root in roots.allowed if not root.name.startswith(PREFIX)]
 
 
 def user_message(text: str) -> JsonObject:

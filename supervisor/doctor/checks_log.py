@@ -57,7 +57,7 @@ def _recent(directory: Path, now_ms: int) -> list[Path]:
 
 def _last_of(file: BinaryIO) -> deque[str]:
     last: deque[str] = deque(maxlen=MOST_SHOWN)
-    for line in iter(lambda: file.readline(), b""):
+    for line in iter(lambda: file.readline(LONGEST_LINE), b""):
         if any(mark in line for mark in _MARKS):
             with suppress(msgspec.DecodeError):
                 last.extend(_told(msgspec.json.decode(line, type=_Event)))

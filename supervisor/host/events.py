@@ -59,6 +59,7 @@ class HostEvents:
         self.log_file: str | None = None
         self._host = host
         self._log = log
+        self._log.on_lost = self._log_lost
         self._end = end
         self._service: MemoryService | None = None
         self._attached = anyio.Event()
@@ -113,6 +114,10 @@ class HostEvents:
                 self._kept.append(lambda service: handle(service, event))
 
         return NotificationMethod(params, keeping)
+
+    def _log_lost(self, problem: str) -> None:
+        if self._service is not None:
+            self._service.log_lost(problem)
 
     async def _present(self) -> MemoryService:
         await self._attached.wait()

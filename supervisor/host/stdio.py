@@ -22,6 +22,9 @@ CHUNK = 256 * 1024
 LAST_WRITES = 2.0
 """Seconds that the last frames get to leave the process."""
 
+LAST_RESORT = 4.5
+"""Seconds after the end at which the process stops waiting for a worker thread that hangs on a dead disk."""
+
 
 def serve() -> NoReturn:
     """Run until the host shuts the session down or goes away, and end the process."""
@@ -46,6 +49,7 @@ async def _serve(output: int) -> None:
         group.start_soon(_read, reader, peer, ended)
         group.start_soon(_run_session, host, events, log, ended)
         await ended.wait()
+        asyncio.get_running_loop().call_later(LAST_RESORT, os._exit, 1)
         peer.close("the host is gone")
     log.close()
     with anyio.move_on_after(LAST_WRITES):

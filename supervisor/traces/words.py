@@ -33,6 +33,8 @@ TITLES: Mapping[str, str] = {
     "extraction_begun": "extraction begun: {cause}",
     "extraction_stopped": "extraction stopped: {reason}",
     "parent_not_captured": "main request not at hand: {error}",
+    "codemode_ready": "codemode at hand, mode {mode}",
+    "codemode_unavailable": "codemode not at hand: {error}",
     "tool_called": "{tool}",
     "published": "{path} {change}",
     "run_ended": "background run {ending}",
@@ -58,6 +60,7 @@ _FAILED = frozenset(
         "host_refused",
         "notice_unseen",
         "parent_not_captured",
+        "codemode_unavailable",
         "dream_threw",
     }
 )

@@ -204,6 +204,13 @@ CARRIED: Mapping[PromptName, tuple[str, ...]] = {
         "stays in force",
         *("`.git`", "`agents`", "`skills`", "`node_modules`"),
     ),
+    "tool_codemode": (
+        "^- `codemode`, where it is declared to you",
+        r"`tools\.read\(…\)`",
+        "under the same rules",
+        "other tools and `models` are not there",
+        "keep values for this task alone",
+    ),
     "dream": (
         re.escape(f"sessions lie in: {SESSIONS}\n"),
         f"^- {SESSION_ID} ",

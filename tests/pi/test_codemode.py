@@ -119,6 +119,22 @@ async def test_another_model_has_the_six_tools_and_codemode(pi_home: PiHome, pro
     assert "Script completed" in message_texts(last)[-1]
 
 
+@pytest.mark.req("SUB-3", "DRM-4")
+async def test_a_dream_has_codemode_too(pi_home: PiHome, provider: FakeProvider):
+    with_codemode(pi_home, provider, mode="only")
+    configure(pi_home, {"models": {"dream": {"model": "fake/big"}}, "extraction": {"enabled": False}})
+    provider.script("main", text("Fine."))
+    async with rpc_session(pi_home) as pi:
+        await pi.run("hello")
+        session = await pi.session_file()
+        listing = f"return await tools.bash({{ command: 'ls {session.parent}' }});"
+        provider.script("big", script(listing), text("Nothing to tidy."))
+        await pi.prompt("/memory dream")
+        last = await provider.request("big", 1)
+    assert tool_names(last) == ["codemode"]
+    assert returned(last)["output"].split() == [session.name]
+
+
 @pytest.mark.req("SUB-2", "SUB-3", "SUB-4", "SUB-6")
 async def test_a_script_is_refused_what_the_tools_are_refused(pi_home: PiHome, provider: FakeProvider):
     with_codemode(pi_home, provider, mode="on")

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import anyio
-import msgspec
 import pytest
 
 from pi_project_memory.actors.core.config import ModelRef, RoleModel
@@ -353,15 +352,7 @@ def test_a_request_bound_and_a_level_reach_the_model():
 
     anyio.run(ask)
     options = listening.request("transient")[0].options
-    assert msgspec.structs.asdict(options) == {
-        "max_tokens": 900,
-        "reasoning": "high",
-        "cache_retention": "short",
-        "session_id": options.session_id,
-        "disable_continuation": True,
-        "timeout_ms": None,
-        "max_retries": None,
-        "transport": None,
-    }
+    assert (options.max_tokens, options.reasoning, options.cache_retention) == (900, "high", "short")
+    assert options.disable_continuation
     assert options.session_id is not None
     assert options.session_id.startswith("evaluate-")

@@ -54,7 +54,7 @@ VALUES: Mapping[str, Mapping[str, str]] = {
     "tool_section": {
         "cwd": CWD,
         "memory_directory": MEMORY,
-        "read_roots": f"{PROJECT}, {MEMORY}, {SCRATCH}",
+        "read_roots": f"{PROJECT}, {MEMORY}",
     },
     "dream": {
         "session_directory": SESSIONS,
@@ -198,7 +198,7 @@ CARRIED: Mapping[PromptName, tuple[str, ...]] = {
     "tool_section": (
         re.escape(f"The memory directory is {MEMORY}."),
         re.escape(f"relative paths start at {CWD}."),
-        re.escape(f"below: {PROJECT}, {MEMORY}, {SCRATCH}."),
+        re.escape(f"below: {PROJECT}, {MEMORY}."),
         *("`read`", "`find`", "`grep`", "`write`", "`edit`", "`bash`"),
         "must be read whole in this task",
         "stays in force",

@@ -4,12 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 SCENARIO ?= fixtures/sessions/first-day.yaml
 
-.PHONY: run test lint check conformance bench torture clean prerequisites
+.PHONY: run test lint check conformance bench torture browser clean prerequisites
 
 run: $(VENV)/.run
 	@$(BIN)/pi-project-memory simulate $(SCENARIO)
 
-test: $(VENV)/.pi
+test: $(VENV)/.pi browser
 	$(BIN)/python -m pytest
 
 lint: $(VENV)/.dev
@@ -17,12 +17,14 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tests/conformance.py
 
 conformance: $(VENV)/.dev
 	$(BIN)/python tests/conformance.py --write
 
 bench: $(VENV)/.pi
 	PYTHONPATH=tests $(BIN)/python tests/bench/start.py
+	PYTHONPATH=tests $(BIN)/python tests/bench/log_cost.py
 
 # Locks under fire: many processes killed at random instants, for as long as you like.
 torture: $(VENV)/.dev
@@ -49,6 +51,9 @@ prerequisites:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is too old: Python 3.11 or later is needed; name one with 'make PYTHON=/path/to/python3.11'" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) cannot make virtual environments: install them, for example with 'apt-get install python3-venv'" >&2; exit 1; }
 	@command -v git >/dev/null || { echo "git is missing: install it, for example with 'apt-get install git'" >&2; exit 1; }
+
+browser:
+	@command -v chromium >/dev/null || { echo "Chromium is missing, in which the tests look at the trace page: install it, for example with 'apt-get install chromium'" >&2; exit 1; }
 
 clean:
 	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -127,9 +127,7 @@ class ExtractorActor(Actor[ExtractorMessage]):
                 if message.timer == self._timer_number and self._timer is not None:
                     await self._step(IdleElapsed())
             case ExtractionTurn():
-                if self._job is not None and self._job.number == message.job:
-                    self._turn = message.number
-                    self._activity.turn("extractor", message.number)
+                self._note_turn(message)
             case ExtractionEnded():
                 await self._finish(message)
             case BranchChanged(head=head, moved=True):
@@ -201,7 +199,6 @@ class ExtractorActor(Actor[ExtractorMessage]):
         scope = self.generations.scope.child(f"extraction {number}")
         self._job = _Job(number, begin.cause, scope, anyio.current_time())
         self._turn, self._last_cause = 0, begin.cause
-        self._activity.begin("extractor", self._config.extraction.max_turns)
         self.trace.event(
             "extraction_begun",
             actor=self.name,
@@ -236,6 +233,15 @@ class ExtractorActor(Actor[ExtractorMessage]):
         with suppress(MailboxClosedError):
             self.mailbox.tell(message)
 
+    def _note_turn(self, turn: ExtractionTurn) -> None:
+        """Show a run from its first turn on: most of those that the gate ends would only flicker."""
+        if self._job is None or self._job.number != turn.job:
+            return
+        if not self._turn:
+            self._activity.begin("extractor", self._config.extraction.max_turns)
+        self._turn = turn.number
+        self._activity.turn("extractor", turn.number)
+
     async def _finish(self, ended: ExtractionEnded) -> None:
         if self._job is None or self._job.number != ended.job:
             self.trace.event(
@@ -267,7 +273,7 @@ class ExtractorActor(Actor[ExtractorMessage]):
             return 0
         try:
             entries = await self._extraction.workshop.host.read_history(
-                self._head.handle, 0, self._head.length
+                self._head.handle, 0, self._head.length, ["custom"]
             )
         except HostError as error:
             self.trace.event("branch_unread", actor=self.name, **fault(error))

@@ -18,10 +18,12 @@ from msgspec import structs
 
 from pi_project_memory.actors.actor import Actor
 from pi_project_memory.actors.core.branch import (
+    ENTRY_TYPES,
     READ_TYPE,
     RECALL_TYPE,
     SELECTION_TYPE,
     BranchState,
+    Pair,
     read_data,
     rebuild,
     recall_details,
@@ -54,6 +56,7 @@ from pi_project_memory.actors.ports.host import (
     HistoryHead,
     HostError,
     HostPorts,
+    JsonObject,
 )
 from pi_project_memory.actors.ports.store import MemoryStore
 from pi_project_memory.actors.ports.trace import Private, Trace, fault
@@ -106,6 +109,7 @@ class PrefetchActor(Actor[PrefetchMessage]):
         self._state = BranchState()
         self._branch = 0
         self._echo_expected = False
+        self._held: list[Pair] = []
         self._numbers = itertools.count(1)
         self._running: dict[int, _Job] = {}
         self._native_refusals = 0
@@ -117,7 +121,9 @@ class PrefetchActor(Actor[PrefetchMessage]):
         if not self._head.length:
             return
         try:
-            entries = await self._ports.host.read_history(self._head.handle, 0, self._head.length)
+            entries = await self._ports.host.read_history(
+                self._head.handle, 0, self._head.length, ENTRY_TYPES
+            )
         except HostError as error:
             self.trace.event("branch_unread", actor=self.name, **fault(error))
         else:
@@ -131,11 +137,12 @@ class PrefetchActor(Actor[PrefetchMessage]):
                 self._echo_expected = True
                 self._begin(message.prompt, message.session_level, message.reply)
             case UserMessageSeen():
-                self._see_user_message(message)
+                await self._see_user_message(message)
             case SelectionReady():
                 await self._finish(message)
             case TurnAborted():
                 self._echo_expected = False
+                self._held.clear()
                 self._stop_all("the run was stopped")
             case BranchChanged():
                 await self._change_branch(message)
@@ -162,10 +169,12 @@ class PrefetchActor(Actor[PrefetchMessage]):
             job.scope.close()
         self._running.clear()
 
-    def _see_user_message(self, message: UserMessageSeen) -> None:
+    async def _see_user_message(self, message: UserMessageSeen) -> None:
         """Take a queued or streamed message as a query of its own, but not the echo of a prompt (SEL-1)."""
         if self._echo_expected:
             self._echo_expected = False
+            while self._held:
+                await self._keep(SELECTION_TYPE, selection_data(self._held.pop(0)))
             return
         nobody: Reply[HiddenMessage | None] = Reply()
         nobody.abandon()
@@ -249,13 +258,26 @@ class PrefetchActor(Actor[PrefetchMessage]):
         return HiddenMessage(RECALL_TYPE, recall.text, recall_details(recall_id, recall.topics))
 
     async def _remember(self, selection: Selection, late: HiddenMessage | None) -> None:
-        """Keep what must survive on the branch, and send a recall for which nobody waited any more."""
-        try:
-            if late is not None:
+        """Keep what must survive on the branch, and send a recall for which nobody waited any more.
+
+        The pair goes behind its query: a branch that begins before that message must not know the answer.
+        """
+        if late is not None:
+            try:
                 await self._ports.host.send_message(late)
-            if selection.pair is not None:
-                self._state = self._state.with_pair(selection.pair)
-                await self._ports.host.append_entry(SELECTION_TYPE, selection_data(selection.pair))
+            except HostError as error:
+                self.trace.event("host_refused", actor=self.name, **fault(error))
+        if selection.pair is None:
+            return
+        self._state = self._state.with_pair(selection.pair)
+        if self._echo_expected:
+            self._held.append(selection.pair)
+        else:
+            await self._keep(SELECTION_TYPE, selection_data(selection.pair))
+
+    async def _keep(self, kind: str, data: JsonObject) -> None:
+        try:
+            await self._ports.host.append_entry(kind, data)
         except HostError as error:
             self.trace.event("host_refused", actor=self.name, **fault(error))
 
@@ -305,10 +327,7 @@ class PrefetchActor(Actor[PrefetchMessage]):
         if self._state.has_read(message.path, message.version):
             return
         self._state = self._state.with_read(message.path, message.version)
-        try:
-            await self._ports.host.append_entry(READ_TYPE, read_data(message.path, message.version))
-        except HostError as error:
-            self.trace.event("host_refused", actor=self.name, **fault(error))
+        await self._keep(READ_TYPE, read_data(message.path, message.version))
 
     def _stop_all(self, reason: str) -> None:
         for number in list(self._running):

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from anyio.abc import TaskGroup
 
 from pi_project_memory.actors.core.dream_gate import DISABLED
+from pi_project_memory.actors.core.recall import shortened
+from pi_project_memory.actors.mailbox import AskTimeoutError
 from pi_project_memory.actors.messages import (
     DreamDone,
     DreamWanted,
@@ -23,7 +25,9 @@ from pi_project_memory.supervisor.host.protocol import Command, CommandAnswer, C
 from pi_project_memory.supervisor.lifecycle import Lifecycle
 from pi_project_memory.supervisor.memory import Memory
 from pi_project_memory.supervisor.outcomes import dream_outcome, extraction_outcome
-from pi_project_memory.supervisor.reports import status_text, topic_table
+from pi_project_memory.supervisor.reports import status_text
+from pi_project_memory.supervisor.topic_table import topic_table
+from pi_project_memory.supervisor.wording import elapsed
 
 ANSWER_WAIT = 5.0
 """Seconds that a command waits for one actor."""
@@ -37,19 +41,18 @@ LONG_WAIT = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Subcommand:
-    """One word behind `/memory`: what completion says of it, and whether it works while memory is off."""
+    """One word behind `/memory`, and what completion says of it."""
 
     name: str
     description: str
-    while_off: bool = False
 
 
 SUBCOMMANDS = (
-    Subcommand("status", "Show whether memory is on, where it is, and how it stands", while_off=True),
+    Subcommand("status", "Show whether memory is on, where it is, and how it stands"),
     Subcommand("list", "List the topics, newest first"),
     Subcommand("extract", "Save now what is worth keeping of this conversation"),
     Subcommand("dream", "Tidy the memory up now: merge, correct, prune"),
-    Subcommand("reload-config", "Read config.json again", while_off=True),
+    Subcommand("reload-config", "Read config.json again and let it take effect"),
 )
 _KNOWN = {subcommand.name: subcommand for subcommand in SUBCOMMANDS}
 
@@ -64,14 +67,14 @@ class Commands:
 
     async def answer(self, event: Command) -> CommandAnswer:
         """Return what to show for the text behind `/memory`."""
-        words = event.arguments.split()
-        if len(words) != 1 or words[0] not in _KNOWN:
-            return CommandAnswer(_usage(event.arguments.strip()), "warning")
-        name, memory = words[0], self._life.memory
+        name, *more = event.arguments.split() or [""]
+        if name not in _KNOWN or more:
+            return CommandAnswer(_usage(name, " ".join(more)), "warning" if name else "info")
         if name == "status":
             return CommandAnswer(status_text(await gather_facts(self._life, event.context.thinking_level)))
         if name == "reload-config":
             return await self._life.reload()
+        memory = self._life.memory
         if memory is None:
             return CommandAnswer(f"/memory {name} is not available: {self._why_off()}", "warning")
         handlers: Mapping[str, Callable[[Memory, Command], Awaitable[CommandAnswer]]] = {
@@ -83,9 +86,9 @@ class Commands:
 
     @staticmethod
     def completions(prefix: str) -> Completions:
-        """Return the subcommands that begin with `prefix`."""
+        """Return the subcommands that begin with `prefix`; one that is complete needs no menu."""
         typed = prefix.lstrip()
-        fitting = [sub for sub in SUBCOMMANDS if sub.name.startswith(typed)]
+        fitting = [sub for sub in SUBCOMMANDS if sub.name.startswith(typed) and sub.name != typed]
         return Completions([Completion(sub.name, sub.name, sub.description) for sub in fitting])
 
     def _why_off(self) -> str:
@@ -140,12 +143,17 @@ async def _outcome(
 ) -> CommandAnswer:
     try:
         return await work(seconds)
+    except AskTimeoutError:
+        text = f"The {what} is still at work after {elapsed(seconds)}, and its outcome will not be shown."
     except ASK_ERRORS as error:
-        return CommandAnswer(f"The {what} gave no outcome: {error}", "warning")
+        text = f"The {what} was stopped before it had an outcome: {error}."
+    return CommandAnswer(text, "warning")
 
 
-def _usage(given: str) -> str:
-    known = ", ".join(_KNOWN)
-    if not given:
-        return f"Usage: /memory followed by one of: {known}."
-    return f"/memory {given} is not a command of memory. Known are: {known}."
+def _usage(name: str, more: str) -> str:
+    """Return what can follow `/memory`, after what was wrong with what did."""
+    lines = [f"  {subcommand.name:<14} {subcommand.description}" for subcommand in SUBCOMMANDS]
+    if name in _KNOWN:
+        return f"/memory {name} takes nothing more, and nothing was done; it was given {shortened(more)!r}."
+    wrong = f"/memory knows no {shortened(name)!r}. " if name else ""
+    return "\n".join([f"{wrong}What /memory can do:", *lines])

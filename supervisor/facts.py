@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ from pi_project_memory.actors.messages import (
     Section,
     SectionWanted,
 )
+from pi_project_memory.actors.notifier import Warned
 from pi_project_memory.actors.ports.host import HostError
 from pi_project_memory.actors.roles import RoleUnavailableError, resolve_role
 from pi_project_memory.supervisor.asking import answer_or_none
@@ -27,7 +29,7 @@ from pi_project_memory.supervisor.memory import Memory
 from pi_project_memory.supervisor.setup import Off, Settings
 
 ANSWER_WAIT = 5.0
-"""Seconds that the status waits for one actor or for the host."""
+"""Seconds that the status waits for one actor or for the host; all are asked at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ class StatusFacts:
     settings: Settings | None
     memory: MemoryFacts | None
     now: float
-    last_warning: str = ""
+    last_warning: Warned | None = None
     log_file: str = ""
 
 
@@ -89,17 +91,14 @@ async def _memory_facts(memory: Memory, level: ThinkingLevel | None) -> MemoryFa
         lambda r: ExtractorStatusWanted(number, r), ANSWER_WAIT
     )
     dream: Awaitable[DreamStatus] = memory.dream.ask(lambda r: DreamStatusWanted(number, r), ANSWER_WAIT)
-    return MemoryFacts(
-        directory=paths.memory_dir,
-        custom=paths.custom,
-        project=paths.project_root,
-        generation=number,
-        section=await answer_or_none(section),
-        recall=await answer_or_none(recall),
-        extractor=await answer_or_none(extractor),
-        dream=await answer_or_none(dream),
-        roles=await _roles(memory, level),
+    answers = await asyncio.gather(
+        answer_or_none(section),
+        answer_or_none(recall),
+        answer_or_none(extractor),
+        answer_or_none(dream),
+        _roles(memory, level),
     )
+    return MemoryFacts(paths.memory_dir, paths.custom, paths.project_root, number, *answers)
 
 
 async def _roles(memory: Memory, level: ThinkingLevel | None) -> tuple[RoleFacts, ...]:
@@ -109,17 +108,18 @@ async def _roles(memory: Memory, level: ThinkingLevel | None) -> tuple[RoleFacts
         "extractor": models.extractor,
         "dream": models.dream,
     }
+    found = await asyncio.gather(*[_model(memory, role, configured[role], level) for role in configured])
     return tuple(
-        [
-            RoleFacts(role, await _model(memory, role, choice, level), memory.usage[role])
-            for role, choice in configured.items()
-        ]
+        RoleFacts(role, model, memory.usage[role]) for role, model in zip(configured, found, strict=True)
     )
 
 
 async def _model(memory: Memory, role: Role, choice: RoleModel, level: ThinkingLevel | None) -> str:
     try:
-        model, effective = await resolve_role(memory.host, role, choice, level)
+        with anyio.fail_after(ANSWER_WAIT):
+            model, effective = await resolve_role(memory.host, role, choice, level)
     except (RoleUnavailableError, HostError) as error:
         return f"none: {error}"
+    except TimeoutError:
+        return "not known, the host gives no answer"
     return f"{model.label}, thinking {effective}"

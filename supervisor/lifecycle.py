@@ -114,9 +114,7 @@ class Lifecycle:
                 return self._refused(f"{error} Until then {kept}.")
             if self._ending:
                 return CommandAnswer("The session is ending; nothing was reloaded.", "warning")
-            # Half of it would leave actors that nobody can stop.
-            with anyio.CancelScope(shield=True):
-                return await self._reloaded(self._start, fresh)
+            return await self._reloaded(self._start, fresh)
 
     def retire(self, reason: str) -> Memory | None:
         """Take no new work from now on; return the memory for what is left to be finished (LIFE-5)."""
@@ -145,9 +143,12 @@ class Lifecycle:
     async def _reloaded(self, start: Initialize, fresh: Settings) -> CommandAnswer:
         old, self.settings = self.settings, fresh.with_directory_of(self.settings)
         notes = [NEXT_SESSION] if old and old.directory != fresh.config.auto_memory_directory else []
-        await self._apply(start, self.settings)
+        # Half of it would leave actors that nobody can stop.
+        with anyio.CancelScope(shield=True):
+            await self._apply(start, self.settings)
         self._environment.trace.event("config_reloaded", **self._standing())
-        return CommandAnswer("\n".join([self._state(), *notes]), "warning" if self._failed() else "info")
+        lines = [self._state(), *notes, *self.settings.unused]
+        return CommandAnswer("\n".join(lines), "warning" if self._failed() else "info")
 
     async def _change_trust(self, stopped: Memory | None) -> None:
         async with self._changing:
@@ -181,7 +182,7 @@ class Lifecycle:
     def _state(self) -> str:
         if self.off is not None:
             return f"Configuration reloaded; memory is off: {self.off.reason}"
-        return "Configuration reloaded; memory is on, and what was running has been stopped."
+        return "Configuration reloaded; memory is on, and background work under way has been stopped."
 
     def _failed(self) -> bool:
         return self.off is not None and self.off.state == "failed"

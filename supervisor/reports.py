@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pi_project_memory.actors.core.branch import RECALL_BUDGET
-from pi_project_memory.actors.core.catalogue import Topic
 from pi_project_memory.actors.core.jstext import iso_from_ms
-from pi_project_memory.actors.core.lint import linked_paths, staleness_days
-from pi_project_memory.actors.core.sanitize import sanitize_line
 from pi_project_memory.actors.core.usage import Usage
 from pi_project_memory.actors.core.windows import INDEX_LINES, INDEX_UNITS
 from pi_project_memory.actors.messages import (
@@ -18,29 +15,19 @@ from pi_project_memory.actors.messages import (
     PrefetchStatus,
     RecallReport,
     Section,
-    TopicList,
 )
 from pi_project_memory.actors.subagent.attempt import Attempt
 from pi_project_memory.supervisor.facts import MemoryFacts, RoleFacts, StatusFacts
 from pi_project_memory.supervisor.setup import Off, Settings
+from pi_project_memory.supervisor.wording import counted, elapsed
 
-_DESCRIPTION_WIDTH = 80
+_SILENT = "no answer; this part is busy, or off after failures"
 
 
 def status_text(facts: StatusFacts) -> str:
     """Return the status, a line for each fact."""
     lines = _off_lines(facts.off) if facts.memory is None else _on_lines(facts.memory, facts.now)
     return "\n".join([*lines, *_common_lines(facts)])
-
-
-def topic_table(listed: TopicList, directory: str, now_ms: float) -> str:
-    """Return the topics as a table, in the selector's order."""
-    if not listed.topics:
-        return f"No topics in {directory} yet."
-    linked = linked_paths(listed.index)
-    head = ("type", "file", "age", "indexed", "description")
-    rows = [_row(topic, linked, now_ms) for topic in listed.topics]
-    return "\n".join([f"{len(rows)} topics in {directory}, newest first:", "", *_aligned([head, *rows])])
 
 
 def _off_lines(off: Off | None) -> Iterator[str]:
@@ -66,8 +53,9 @@ def _on_lines(memory: MemoryFacts, now: float) -> Iterator[str]:
 def _common_lines(facts: StatusFacts) -> Iterator[str]:
     if facts.settings is not None:
         yield f"Configuration: {_source(facts.settings)}"
-    if facts.last_warning:
-        yield f"Last warning: {facts.last_warning}"
+        yield from facts.settings.unused
+    if facts.last_warning is not None:
+        yield f"Last warning, {elapsed(facts.now - facts.last_warning.at)} ago: {facts.last_warning.text}"
     if facts.log_file:
         yield f"Log: {facts.log_file}"
 
@@ -78,14 +66,15 @@ def _source(settings: Settings) -> str:
 
 def _index_line(section: Section | None) -> str:
     if section is None:
-        return "Index: not read"
-    cut = "; longer than the window, the end is cut off" if section.truncated else ""
-    return f"Index: {section.lines} of {INDEX_LINES} lines, {section.units:,} of {INDEX_UNITS:,} units{cut}"
+        return f"Index: {_SILENT}"
+    cut = "; what lies beyond is not shown to the model, shorten MEMORY.md" if section.truncated else ""
+    lines = f"{section.lines:,} of {INDEX_LINES} lines"
+    return f"Index: {lines}, {section.units:,} of {INDEX_UNITS:,} characters{cut}"
 
 
 def _recall_lines(recall: PrefetchStatus | None) -> Iterator[str]:
     if recall is None:
-        yield "Recall: off, its part has failed"
+        yield f"Recall: {_SILENT}"
         return
     busy = f", {recall.running} selecting now" if recall.running else ""
     yield f"Recall: {recall.used:,} of {RECALL_BUDGET:,} units used on this branch{busy}"
@@ -104,13 +93,13 @@ def _recall_summary(report: RecallReport) -> str:
     took = selection.scan_seconds + selection.select_seconds
     late = ", late" if report.late else ""
     note = f", {selection.note}" if selection.note else ""
-    chosen = f"{len(selection.paths)} of {len(selection.offered)} topics chosen"
+    chosen = f"{len(selection.paths)} of {counted(len(selection.offered), 'topic')} chosen"
     return f"{chosen}, {recalled} recalled in {took:.2f} s{late}{note}"
 
 
 def _extraction_lines(extractor: ExtractorStatus | None, now: float) -> Iterator[str]:
     if extractor is None:
-        yield "Extraction: off, its part has failed"
+        yield f"Extraction: {_SILENT}"
         return
     if extractor.activity is not None:
         yield f"Extraction: running, {activity_text(extractor.activity, now)}"
@@ -122,7 +111,7 @@ def _extraction_lines(extractor: ExtractorStatus | None, now: float) -> Iterator
 
 def _dream_lines(dream: DreamStatus | None, now: float) -> Iterator[str]:
     if dream is None:
-        yield "Dream: off, its part has failed"
+        yield f"Dream: {_SILENT}"
         return
     if dream.activity is not None:
         yield f"Dream: running, {activity_text(dream.activity, now)}"
@@ -142,7 +131,10 @@ def _last_dream(dream: DreamStatus) -> str:
 
 def activity_text(activity: Activity, now: float) -> str:
     """Return how far a run is: its turn and how long it has been at work."""
-    return f"turn {activity.turn} of {activity.most_turns}, for {now - activity.since:.0f} s"
+    since = f"for {elapsed(now - activity.since)}"
+    return (
+        f"turn {activity.turn} of {activity.most_turns}, {since}" if activity.turn else f"starting, {since}"
+    )
 
 
 def attempt_text(attempt: Attempt) -> str:
@@ -151,7 +143,8 @@ def attempt_text(attempt: Attempt) -> str:
     if report is None:
         return f"{attempt.ending}{f' ({attempt.note})' if attempt.note else ''}"
     finish = report.result.error or report.result.finish
-    return f"{finish}, {report.result.turns} turns, {len(report.changes)} files changed"
+    turns, files = counted(report.result.turns, "turn"), counted(len(report.changes), "file")
+    return f"{finish}, {turns}, {files} changed"
 
 
 def _role_lines(roles: Sequence[RoleFacts]) -> Iterator[str]:
@@ -166,21 +159,4 @@ def _usage(usage: Usage) -> str:
     if not usage.requests:
         return "not used yet"
     cached = f" ({usage.cache_read:,} cached)" if usage.cache_read else ""
-    requests = f"{usage.requests} request{'s' if usage.requests > 1 else ''}"
-    return f"{requests}, {usage.input:,} tokens in{cached}, {usage.output:,} out, ${usage.cost:.4f}"
-
-
-def _row(topic: Topic, linked: frozenset[str], now_ms: float) -> tuple[str, ...]:
-    days = max(staleness_days(topic.mtime_ms, now_ms), 0)
-    description = sanitize_line(topic.header.description)
-    if len(description) > _DESCRIPTION_WIDTH:
-        description = f"{description[: _DESCRIPTION_WIDTH - 1]}…"
-    indexed = "yes" if topic.path in linked else "no"
-    return (topic.header.type or "-", sanitize_line(topic.path), f"{days} d", indexed, description)
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]
+    return f"{counted(usage.requests, 'request')}, {usage.input:,} tokens in{cached}, {usage.output:,} out, ${usage.cost:.4f}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from pi_project_memory.actors.core.config import Config
+from pi_project_memory.actors.core.config import Config, Fallback
 from pi_project_memory.actors.core.identity import ProjectPaths, config_file
 from pi_project_memory.actors.ports.clock import Clock, SystemClock
 from pi_project_memory.actors.ports.config_file import load_config
@@ -40,13 +40,22 @@ class Settings:
     """A configuration as it was read from `path`, and the memory directory that the session goes by.
 
     `directory` is `autoMemoryDirectory` as it was when the session began; `found` is false when there is
-    no file and the defaults hold.
+    no file and the defaults hold; `fallbacks` are fields that keep their default in spite of a value.
     """
 
     config: Config
     path: str
     found: bool
     directory: str | None
+    fallbacks: tuple[Fallback, ...] = ()
+
+    @property
+    def unused(self) -> list[str]:
+        """A line for each value in the file that is not used, and why (CFG-3)."""
+        return [
+            f"Not used: {fallback.path or 'the file'} {fallback.reason}; the default holds"
+            for fallback in self.fallbacks
+        ]
 
     def with_directory_of(self, older: Settings | None) -> Settings:
         """Return these settings with the directory that the session has gone by so far."""
@@ -76,7 +85,8 @@ class Off:
 async def read_settings(agent_dir: str) -> Settings:
     """Read the configuration; raises ConfigError."""
     loaded = await load_config(config_file(agent_dir))
-    return Settings(loaded.config, loaded.path, loaded.found, loaded.config.auto_memory_directory)
+    config = loaded.config
+    return Settings(config, loaded.path, loaded.found, config.auto_memory_directory, loaded.fallbacks)
 
 
 def why_off(start: Initialize, settings: Settings) -> Off | None:

@@ -9,10 +9,11 @@ from anyio.abc import TaskGroup
 
 from pi_project_memory.actors.core.config import Role
 from pi_project_memory.actors.ports.host import HostError, Notices
+from pi_project_memory.supervisor.wording import elapsed
 
 REFRESH_SECONDS = 1.0
 
-_DOING: dict[Role, str] = {"selector": "selecting", "extractor": "extracting", "dream": "tidying up"}
+_DOING: dict[Role, str] = {"selector": "selecting", "extractor": "extracting", "dream": "dreaming"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +33,12 @@ class StatusLine:
         self._group = group
         self._works: dict[Role, Work] = {}
         self._running = False
+        self._changed = anyio.Event()
 
     def begin(self, role: Role, most_turns: int) -> None:
         """Show a run that has begun."""
         self._works[role] = Work(most_turns, anyio.current_time())
+        self._changed.set()
         if not self._running:
             self._running = True
             self._group.start_soon(self._refresh)
@@ -44,16 +47,20 @@ class StatusLine:
         """Show the turn that a run is in."""
         if role in self._works:
             self._works[role] = replace(self._works[role], number=number)
+            self._changed.set()
 
     def end(self, role: Role) -> None:
         """Show a run no more."""
         self._works.pop(role, None)
+        self._changed.set()
 
     async def _refresh(self) -> None:
         try:
             while self._works:
+                changed = self._changed = anyio.Event()
                 await self._show(line(self._works, anyio.current_time()))
-                await anyio.sleep(REFRESH_SECONDS)
+                with anyio.move_on_after(REFRESH_SECONDS):
+                    await changed.wait()
         finally:
             self._running = False
         await self._show(None)
@@ -68,7 +75,7 @@ class StatusLine:
 def line(works: dict[Role, Work], now: float) -> str:
     """Return the line for what runs at the time `now`."""
     parts = [
-        f"{_DOING[role]} {work.number}/{work.most_turns} {now - work.since:.0f}s"
+        f"{_DOING[role]} (turn {work.number} of {work.most_turns}, {elapsed(now - work.since)})"
         for role, work in works.items()
     ]
     return f"memory: {', '.join(parts)}"

@@ -52,7 +52,7 @@ class Clinic:
             agent=self.agent,
             cwd=str(self.project),
             home=str(self.root / "home"),
-            environ={"PATH": str(self.bin), **environ},
+            environ={"PATH": str(self.bin)} | environ,
             clock=ManualClock(NOW_MS),
             git=self.git,
             processes=SystemProcesses(),

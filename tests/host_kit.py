@@ -48,9 +48,11 @@ class TroubledHost(SimulatedHost):
         await self._meet("stream")
         return await SimulatedHost.stream_model(self, request)
 
-    async def read_history(self, handle: str, start: int, stop: int) -> Sequence[JsonObject]:
+    async def read_history(
+        self, handle: str, start: int, stop: int, types: Sequence[str] | None = None
+    ) -> Sequence[JsonObject]:
         await self._meet("history")
-        return await SimulatedHost.read_history(self, handle, start, stop)
+        return await SimulatedHost.read_history(self, handle, start, stop, types)
 
     async def append_entry(self, custom_type: str, data: JsonObject) -> None:
         await self._meet("append")

@@ -17,6 +17,9 @@ READ_TYPE = "project-memory-read"
 NOTICE_TYPE = "project-memory-notice"
 SEEN_TYPE = "project-memory-seen"
 
+ENTRY_TYPES = ("custom", "custom_message", "compaction")
+"""The types of the entries that a branch's state is folded from; of all others the id will do."""
+
 _TOLD = frozenset({RECALL_TYPE, NOTICE_TYPE})
 
 RECALL_BUDGET = 61_440

@@ -160,8 +160,13 @@ class Models(Protocol):
 class Session(Protocol):
     """The host's session: its active branch, and what may be added to it."""
 
-    async def read_history(self, handle: str, start: int, stop: int) -> Sequence[JsonObject]:
-        """Return the branch entries `start` to `stop`; raises StaleHistoryError for an old handle."""
+    async def read_history(
+        self, handle: str, start: int, stop: int, types: Sequence[str] | None = None
+    ) -> Sequence[JsonObject]:
+        """Return the branch entries `start` to `stop`; raises StaleHistoryError for an old handle.
+
+        With `types`, entries of any other type come as their id and type alone.
+        """
         ...
 
     async def append_entry(self, custom_type: str, data: JsonObject) -> None:

@@ -35,7 +35,7 @@ def _lines(section: Section) -> Iterator[str]:
         label = f"  {_LABELS[type(observation)]:<{_WIDTH}}"
         match observation:
             case Fact(text) | Note(text):
-                yield f"{label}{text}"
+                yield f"{label}{sanitize_line(text)}"
             case Finding(problem, where, remedy):
                 yield f"{label}{_sentence(sanitize_line(problem))}"
                 yield f"{_INDENT}where:  {sanitize_line(where)}"

@@ -127,7 +127,9 @@ class CaseHost:
         """Have the evaluated host run the call."""
         return await self.inner.execute_tool(call, ops)
 
-    async def read_history(self, _handle: str, start: int, stop: int) -> Sequence[JsonObject]:
+    async def read_history(
+        self, _handle: str, start: int, stop: int, _types: Sequence[str] | None = None
+    ) -> Sequence[JsonObject]:
         """Return a part of the conversation."""
         return self.entries[start:stop]
 

@@ -68,6 +68,7 @@ class _Range(Struct, frozen=True, rename="camel"):
     handle: str
     start: int
     stop: int
+    types: Sequence[str] | None
 
 
 class _Entries(Struct, frozen=True, rename="camel"):
@@ -95,11 +96,13 @@ class PipeHost:
         """Have one model request run; cancelling the call aborts it there."""
         return await self._ask("model/stream", request, ModelAnswer, MODEL)
 
-    async def read_history(self, handle: str, start: int, stop: int) -> Sequence[JsonObject]:
+    async def read_history(
+        self, handle: str, start: int, stop: int, types: Sequence[str] | None = None
+    ) -> Sequence[JsonObject]:
         """Return branch entries, fetched in chunks."""
         entries: list[JsonObject] = []
         for first in range(start, stop, HISTORY_CHUNK):
-            part = _Range(handle, first, min(first + HISTORY_CHUNK, stop))
+            part = _Range(handle, first, min(first + HISTORY_CHUNK, stop), types)
             entries.extend((await self._ask("history/read", part, _Entries, QUICK)).entries)
         return entries
 

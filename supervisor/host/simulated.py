@@ -176,11 +176,14 @@ class SimulatedHost:
         self._check()
         return await self.models.stream(request)
 
-    async def read_history(self, handle: str, start: int, stop: int) -> Sequence[JsonObject]:
+    async def read_history(
+        self, handle: str, start: int, stop: int, types: Sequence[str] | None = None
+    ) -> Sequence[JsonObject]:
         """Return branch entries."""
         self._check()
         self.history_reads.append((handle, start, stop))
-        return self.transcript.read(handle, start, stop)
+        entries = self.transcript.read(handle, start, stop)
+        return [entry if types is None or entry["type"] in types else _outline(entry) for entry in entries]
 
     async def append_entry(self, custom_type: str, data: JsonObject) -> None:
         """Keep an entry on the branch."""
@@ -280,6 +283,10 @@ async def _refused(effect: Awaitable[T]) -> T:
         return await effect
     except OperationRefusedError as refused:
         raise ToolError(str(refused)) from None
+
+
+def _outline(entry: JsonObject) -> JsonObject:
+    return {key: entry[key] for key in ("id", "type")}
 
 
 def hidden_entry(message: HiddenMessage) -> JsonObject:

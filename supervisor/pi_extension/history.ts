@@ -5,6 +5,7 @@ import type { HistoryHead } from "./types.ts";
 
 export interface Entry {
   id: string;
+  type?: string;
 }
 
 export class History {
@@ -30,12 +31,17 @@ export class History {
     return this.head();
   }
 
-  /** Entries `start` to `stop` without image data; an RpcError for a handle that is no longer the branch's. */
-  slice(handle: unknown, start: unknown, stop: unknown): unknown[] {
+  /**
+   * Entries `start` to `stop` without image data, of any but the given types the id and type alone; an RpcError
+   * for a handle that is no longer the branch's.
+   */
+  slice(handle: unknown, start: unknown, stop: unknown, types?: unknown): unknown[] {
     const entries = this.#read();
     this.#follow(entries);
     if (handle !== this.#handle) throw new RpcError(Code.staleHistory, `${handle} is not the active branch`);
-    return entries.slice(index(start, "start"), index(stop, "stop")).map(withoutImageData);
+    const isWanted = filter(types);
+    const range = entries.slice(index(start, "start"), index(stop, "stop"));
+    return range.map((entry) => (isWanted(entry) ? withoutImageData(entry) : { id: entry.id, type: entry.type }));
   }
 
   get #handle(): string {
@@ -53,6 +59,12 @@ export class History {
 function index(value: unknown, name: string): number {
   if (Number.isSafeInteger(value) && (value as number) >= 0) return value as number;
   throw new RpcError(Code.invalidParams, `${name} must be a whole number from 0`);
+}
+
+function filter(types: unknown): (entry: Entry) => boolean {
+  if (types == null) return () => true;
+  if (Array.isArray(types)) return ({ type }) => types.includes(type);
+  throw new RpcError(Code.invalidParams, "types must be a list");
 }
 
 function withoutImageData(value: unknown): unknown {

@@ -36,6 +36,7 @@ interface HistoryRange {
   handle: unknown;
   start: unknown;
   stop: unknown;
+  types?: unknown;
 }
 
 export function handlersFor(offer: Offer): Handlers {
@@ -49,8 +50,8 @@ export function handlersFor(offer: Offer): Handlers {
         return streamModel(models, parents, readParams<ModelRequest>(params, shape), signal);
       },
       "history/read": (params) => {
-        const { handle, start, stop } = readParams<HistoryRange>(params, { handle: "text" });
-        return { entries: history.slice(handle, start, stop) };
+        const { handle, start, stop, types } = readParams<HistoryRange>(params, { handle: "text" });
+        return { entries: history.slice(handle, start, stop, types) };
       },
       "entry/append": (params) => {
         type Appended = { customType: string; data: JsonObject };

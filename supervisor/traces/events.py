@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,6 +18,9 @@ MOST = 1e10
 """A number beyond this measures nothing of a turn."""
 
 Scalar = str | int | float | bool | None
+
+_TIME = re.compile(r"(19[89]|[2-9]\d\d)\d-\d\d-\d\dT")
+"""How a time begins that leaves room for what began before it."""
 
 _OWN_KEYS = frozenset({"time", "session", "event", "turn", "actor", "texts"})
 
@@ -49,13 +53,20 @@ class Event:
         return "" if value is None else str(value)
 
 
+def turn_of(record: Any) -> int | None:
+    """Return the turn of a JSON value of the log, or None when it is no event; cheap, as most are not wanted."""
+    match record:
+        case {"time": str(time), "event": str()} if _TIME.match(time):
+            return _turn(record.get("turn"))
+    return None
+
+
 def event_of(record: Any) -> Event | None:
     """Return the event that a JSON value of the log stands for, or None when it is none."""
-    match record:
-        case {"time": str(time), "event": str(name)}:
-            at = _milliseconds(time)
-            return None if at is None else _event(at, name, record)
-    return None
+    if turn_of(record) is None:
+        return None
+    at = _milliseconds(record["time"])
+    return None if at is None else _event(at, record["event"], record)
 
 
 def _event(at: float, name: str, record: Mapping[str, object]) -> Event:
@@ -78,8 +89,7 @@ def _milliseconds(time: str) -> float | None:
         moment = datetime.fromisoformat(time)
     except ValueError:
         return None
-    at = moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() * 1000
-    return at if at > MOST else None  # the first months of 1970 leave no room for what began before
+    return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() * 1000
 
 
 def _turn(value: object) -> int:

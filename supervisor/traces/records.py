@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 import orjson
 
-from pi_project_memory.supervisor.traces.events import OUTSIDE, Event, event_of
+from pi_project_memory.supervisor.traces.events import OUTSIDE, Event, event_of, turn_of
 from pi_project_memory.supervisor.traces.logs import LogFile, TraceError
 
 LONGEST_LINE = 1024 * 1024
@@ -38,7 +38,7 @@ class TurnRecords:
     counts: dict[int, int] = field(default_factory=dict)
     unreadable: int = 0
     left_out: int = 0
-    _between: deque[Event] = field(default_factory=lambda: deque(maxlen=_MOST_BETWEEN))
+    _between: deque[object] = field(default_factory=lambda: deque(maxlen=_MOST_BETWEEN))
     _latest: int = OUTSIDE
 
     @property
@@ -46,28 +46,32 @@ class TurnRecords:
         """The turn that the events belong to."""
         return self._latest if self.turn is None else self.turn
 
-    def add(self, event: Event | None) -> None:
-        """Take the next event of the log, or None for a line that is none."""
-        if event is None:
+    def add(self, record: object) -> None:
+        """Take the next JSON value of the log; one that is no event is counted."""
+        turn = turn_of(record)
+        if turn is None:
             self.unreadable += 1
             return
-        self.counts[event.turn] = self.counts.get(event.turn, 0) + 1
-        if self.turn is None and event.turn > self._latest:
-            self._begin(event.turn)
-        if event.turn == self.number:
-            self._keep([*self._between, event])
+        self.counts[turn] = self.counts.get(turn, 0) + 1
+        if self.turn is None and turn > self._latest:
+            self._begin(turn)
+        if turn == self.number:
+            self._keep([*self._between, record])
             self._between.clear()
-        elif event.turn == OUTSIDE and self.events:
-            self._between.append(event)
+        elif turn == OUTSIDE and self.events:
+            self._between.append(record)
 
     def _begin(self, turn: int) -> None:
         self._latest, self.left_out = turn, 0
         self.events.clear()
         self._between.clear()
 
-    def _keep(self, events: Iterable[Event]) -> None:
-        for event in events:
-            if len(self.events) < MOST_EVENTS:
+    def _keep(self, records: Iterable[object]) -> None:
+        for record in records:
+            event = event_of(record)
+            if event is None:
+                self.unreadable += 1
+            elif len(self.events) < MOST_EVENTS:
                 self.events.append(event)
             else:
                 self.left_out += 1
@@ -80,7 +84,7 @@ def read_turn(log: LogFile, turn: int | None) -> TurnRecords:
     """
     records = TurnRecords(turn)
     for line in read_lines(log):
-        records.add(None if line is None else parse(line))
+        records.add(None if line is None else load(line))
     if records.events and records.number != (OUTSIDE if turn is None else None):
         return records
     raise TraceError(_missing(log, records))
@@ -95,10 +99,15 @@ def read_lines(log: LogFile) -> Iterator[bytes | None]:
 
 def parse(line: bytes) -> Event | None:
     """Return the event in a line, or None if it holds none."""
+    return event_of(load(line))
+
+
+def load(line: bytes) -> object:
+    """Return the JSON value in a line, or None if it holds none."""
     try:
-        return event_of(orjson.loads(line))
+        return orjson.loads(line)
     except orjson.JSONDecodeError:
-        return event_of(_loosely(line))
+        return _loosely(line)
 
 
 def _loosely(line: bytes) -> object:

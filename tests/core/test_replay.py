@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pi_project_memory.actors.core.replay import (
+    compacted_away,
     conversation,
     count_spoken,
     for_model,
@@ -192,3 +193,45 @@ def test_a_limit_keeps_an_end_that_begins_with_somebody_speaking(
     assert kept == messages[len(messages) - len(kept) :]
     assert limit is None or count_spoken(kept) == min(limit, count_spoken(messages))
     assert len(kept) == len(messages) or kept[0]["role"] != "toolResult"
+
+
+SAID = {"type": "message", "id": "said", "message": user("please use tabs")}
+NOTE = {"type": "custom", "id": "note", "customType": "project-memory-cursor"}
+
+
+def compaction(kept: str | None) -> dict[str, Any]:
+    return {"type": "compaction", "id": "cut", "summary": "…", "firstKeptEntryId": kept}
+
+
+@pytest.mark.req("EXT-4", "EXT-6")
+@pytest.mark.parametrize(
+    ("entries", "lost"),
+    [
+        ([], False),
+        ([SAID, SAID], False),
+        ([SAID, compaction(None)], True),
+        ([SAID, compaction("said")], False),
+        ([SAID, compaction("before the cursor")], False),
+        ([SAID, {**SAID, "id": "kept"}, compaction("kept")], True),
+        ([NOTE, compaction(None), SAID], False),
+        ([NOTE, SAID, compaction("said")], False),
+        ([SAID, compaction(None), SAID, compaction("said")], True),
+        ([SAID, {"type": "compaction"}], True),
+        ([SAID, {"type": "branch_summary"}], False),
+    ],
+    ids=[
+        "nothing",
+        "no compaction",
+        "nothing was kept",
+        "everything was kept",
+        "more than everything was kept",
+        "a part was kept",
+        "our own entry alone was lost",
+        "our own entry before what was kept",
+        "the second of two kept all",
+        "one that says nothing of what it kept",
+        "a summary of another branch",
+    ],
+)
+def test_a_compaction_matters_when_it_took_a_message(entries: list[dict[str, Any]], lost: bool):  # noqa: FBT001 - a column of the table
+    assert compacted_away(entries) is lost

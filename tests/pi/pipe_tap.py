@@ -15,12 +15,10 @@ _SCRIPT = 'tee "$0/$$.in" | "$@" | tee "$0/$$.out"'
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One answered range of the history: its branch, its numbers, and its size on the pipe in bytes."""
+    """One answered range of the history: its branch, and the messages that crossed with their content, by id."""
 
     handle: str
-    start: int
-    stop: int
-    size: int
+    messages: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +46,19 @@ class Tap:
             frame = json.loads(line)
             if frame.get("method") == "history/read":
                 asked[frame["id"]] = frame["params"]
-        found = []
-        for line in path.read_bytes().splitlines():
-            frame = json.loads(line)
-            if "method" not in frame and frame.get("id") in asked and "result" in frame:
-                params = asked[frame["id"]]
-                found.append(Read(params["handle"], params["start"], params["stop"], len(line)))
-        return found
+        answers = (json.loads(line) for line in path.read_bytes().splitlines())
+        return [
+            Read(asked[frame["id"]]["handle"], _messages(frame["result"]["entries"]))
+            for frame in answers
+            if "result" in frame and "method" not in frame and frame["id"] in asked
+        ]
 
     def _files(self, suffix: str) -> list[Path]:
         return sorted(self.folder.glob(f"*.{suffix}"), key=lambda path: path.stat().st_ctime_ns)
+
+
+def _messages(entries: list[Json]) -> tuple[str, ...]:
+    return tuple(entry["id"] for entry in entries if "message" in entry)
 
 
 def tap(home: PiHome) -> Tap:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from pi.fake_provider import FakeProvider
 from pi.inspecting import conversation_text, message_texts, system_text
 from pi.memory_home import CONFIG, DEPLOY, INDEX, chosen, configure, memory_directory, with_memory
 from pi.pi_home import MakePiHome, PiHome
-from pi.pipe_tap import Read, tap
+from pi.pipe_tap import tap
 from pi.processes import gone, mentioning
 from pi.rpc_session import RpcSession, rpc_session
 from pi.scripting import Request, hang, text
@@ -101,8 +102,8 @@ async def test_a_resumed_session_knows_what_it_has_seen(pi_home: PiHome, provide
         [chosen("deploy.md"), SECOND],
         [chosen("deploy.md"), SECOND, chosen("deploy.md"), THIRD],
     ]
-    stored = entries(session, "custom_message")
-    assert [entry["customType"] for entry in stored] == ["project-memory-recall"] * 2
+    kinds = [entry["customType"] for entry in entries(session, "custom_message")]
+    assert kinds.count("project-memory-recall") == 2
 
 
 @pytest.mark.req("SEL-6", "RCL-3", "RCL-4", "HOST-12")
@@ -206,45 +207,34 @@ async def test_a_late_answer_does_not_reach_the_session_that_came_instead(
     await gone(lambda: mentioning(str(pi_home.root)))
 
 
-def overlapping(reads: Sequence[Read]) -> list[tuple[Read, Read]]:
-    """The pairs of ranges of one branch that have an entry in common."""
-    return [
-        (one, other)
-        for position, one in enumerate(reads)
-        for other in reads[position + 1 :]
-        if one.handle == other.handle and one.start < other.stop and other.start < one.stop
-    ]
-
-
 @pytest.mark.req("HOST-5")
 @pytest.mark.parametrize("extraction", [False, True], ids=["recall alone", "with extraction"])
-async def test_no_entry_of_the_history_crosses_the_pipe_twice(
+async def test_no_message_crosses_the_pipe_twice_for_one_branch(
     extraction: bool,  # noqa: FBT001 - a column of the table
     make_pi_home: MakePiHome,
     provider: FakeProvider,
     back: Path,
 ):
     home = short_memory(make_pi_home)
-    configure(home, CONFIG | {"extraction": {"enabled": extraction}})
     always(provider, "deploy.md")
     async with rpc_session(home) as pi:
         for number in range(3):
-            await pi.run(f"This is message number {number} of a longer session {'x' * 2_000}")
+            await pi.run(f"This is message number {number} of a longer session")
+    configure(home, CONFIG | {"extraction": {"enabled": extraction}})
     pipe = tap(home)
     async with rpc_session(home, "--continue", extensions=[back]) as pi:
-        resumed = len(await pi.entries())
-        for number in range(3):
-            await pi.run(f"This is another message, number {number} {'x' * 2_000}")
+        for number in range(2):
+            await pi.run(f"This is another message, number {number}")
         first = (await user_entries(pi))[0]
         await pi.run(f"/back {first}")
-        await pi.run("The other branch")
+        await pi.run("The other branch goes on from here")
         await pi.compact()
         await used(pi)
     reads = pipe.reads()
-    assert overlapping(reads) == []
-    whole = [read for read in reads if read.start == 0 and read.handle == reads[0].handle]
-    assert [read.stop for read in whole] == [resumed]
-    assert len({read.handle for read in reads}) == 3
+    assert {read.handle for read in reads} == {"h1", "h2", "h3"}
+    crossed = Counter((read.handle, message) for read in reads for message in read.messages)
+    assert max(crossed.values(), default=0) == extraction
+    assert len(crossed) >= 10 * extraction
 
 
 @pytest.mark.req("HOST-5")
@@ -258,17 +248,18 @@ async def test_a_turn_sends_no_more_the_longer_the_session_is(pi_home: PiHome, p
     turns = _by_turn(pipe.sent())
     assert len(turns) == 8
     assert max(turns[1:]) - min(turns[1:]) < 200
-    assert pipe.reads() == []
+    assert [read.messages for read in pipe.reads() if read.messages] == []
     assert "x" * 100 not in "".join(str(call) for call in _calls(pipe.sent(), "agent_settled"))
 
 
 def _by_turn(frames: Sequence[bytes]) -> list[int]:
-    """The bytes that Pi sent from each prompt on."""
+    """The bytes that Pi tells from each prompt on, its answers left out."""
     sizes: list[int] = []
     for frame in frames:
-        if json.loads(frame).get("method") == "before_agent_start":
+        method = json.loads(frame).get("method")
+        if method == "before_agent_start":
             sizes.append(0)
-        if sizes:
+        if method is not None and sizes:
             sizes[-1] += len(frame)
     return sizes
 

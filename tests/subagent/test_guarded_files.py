@@ -694,6 +694,20 @@ async def test_rights_lost_while_a_write_waits_for_its_worker_stop_it(yard: Yard
     assert files.changes.changes == {}
 
 
+@pytest.mark.req("SUB-5", "LIFE-2")
+async def test_rights_lost_while_a_directory_waits_for_its_worker_stop_it(yard: Yard):
+    files, looks = yard.files(), iter(["", "a new generation began"])
+
+    def check() -> None:
+        yard.lost = next(looks)
+        yard.check()
+
+    files.check = check
+    with pytest.raises(AbortedError):
+        await GuardedFiles(files).mkdir(yard.memory / "deep")
+    assert names(yard.memory) == ["MEMORY.md", "a.md"]
+
+
 @pytest.mark.req("SUB-5", "PATH-7")
 async def test_a_publish_that_has_begun_is_whole_although_it_is_cancelled(yard: Yard):
     """What cannot be taken back is finished: the file is there, and nothing half of it."""

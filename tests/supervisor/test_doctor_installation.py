@@ -8,9 +8,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import anyio
 import pytest
 
 from doctor_kit import Clinic, findings, texts
+from pi import install_pi
 from pi_project_memory.supervisor.agent_dir import VARIABLE
 from pi_project_memory.supervisor.doctor import programs
 from pi_project_memory.supervisor.doctor.checks_config import check_config
@@ -81,9 +83,18 @@ class TestPi:
         (found,) = findings([await check_pi(clinic.surroundings())])
         assert "did not answer within 0.2 s" in found.problem
 
-    async def test_pi_is_asked_so_that_it_writes_nothing(self, clinic: Clinic) -> None:
-        clinic.program("pi", '[ -n "$NODE_DISABLE_COMPILE_CACHE$PI_OFFLINE" ] && echo 1.6.0')
-        assert isinstance(await check_pi(clinic.surroundings()), Fact)
+    async def test_the_real_pi_tells_its_version_and_writes_nothing(self, clinic: Clinic) -> None:
+        clinic.bin.mkdir()
+        (clinic.bin / "pi").symlink_to(install_pi.CLI)
+        (clinic.bin / "node").symlink_to(install_pi.node_binary())
+        empty = clinic.root / "empty"
+        empty.mkdir()
+        path = f"{clinic.bin}:/usr/bin:/bin"
+        where = clinic.surroundings(
+            PATH=path, HOME=str(empty), TMPDIR=str(empty), PI_CODING_AGENT_DIR=str(empty)
+        )
+        assert await check_pi(where) == Fact(f"Pi 1.6.0: {clinic.bin / 'pi'}")
+        assert list(empty.iterdir()) == []
 
 
 class TestAsking:
@@ -103,8 +114,9 @@ class TestAsking:
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asking
-        while alive(int(note.read_text())):
-            await asyncio.sleep(0.01)
+        with anyio.fail_after(30):  # half the life of the child
+            while alive(int(note.read_text())):
+                await asyncio.sleep(0.01)
 
     @pytest.mark.parametrize("command", [["/no/such/program"], ["\0"]])
     async def test_a_program_that_cannot_be_started_is_told(self, command: list[str]) -> None:
@@ -304,6 +316,7 @@ class TestConfiguration:
         assert {(found.where, found.remedy) for found in findings(seen)} == {
             (str(path), f"$EDITOR {path}, then /memory reload-config in Pi")
         }
+        assert texts(seen) == ""
 
     def test_a_file_that_is_no_object(self, clinic: Clinic) -> None:
         clinic.configure("[]")

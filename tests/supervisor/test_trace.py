@@ -204,3 +204,16 @@ def test_an_output_that_knows_fewer_characters_gets_those_it_knows(logs: Path):
         out, err = child.communicate(timeout=60)
     assert (child.returncode, err) == (0, b"")
     assert b"service     ????" in out
+
+
+@pytest.mark.req("OBS-2")
+def test_colours_are_written_to_a_terminal_unless_it_wants_none(
+    logs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    write_log(logs, a_turn())
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert "\x1b" not in shown(capsys)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert "\x1b[1mTurn 1" in shown(capsys)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in shown(capsys)

@@ -194,6 +194,7 @@ BROKEN = [
     b'{"time":"yesterday","event":"x"}\n',
     b'{"time":"0001-01-01T00:00:00.000Z","event":"x"}\n',
     b'{"time":12,"event":"x"}\n',
+    b'{"time":"2026-13-01T10:00:00.000Z","turn":"t1","event":"x"}\n',
     b'{"time":"2026-09-01T10:00:00.000Z","event":7}\n',
     b'{"time":"2026-09-01T10:00:00.000Z","event":"\\ud8',
     b"[" * 100_000 + b"\\ud800\n",
@@ -291,9 +292,9 @@ def test_any_line_is_an_event_or_none(line: bytes):
 def test_a_turn_without_end_is_cut_and_says_so():
     records = TurnRecords(None)
     for _ in range(MOST_EVENTS + 7):
-        records.add(event(0, "received"))
+        records.add(record(0, "received"))
     assert (len(records.events), records.left_out) == (MOST_EVENTS, 7)
-    records.add(event(0, "received", "t2"))
+    records.add(record(0, "received", "t2"))
     assert (len(records.events), records.left_out) == (1, 0)
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +21,7 @@ from pi_project_memory.supervisor.traces.scale import QUIET_MS, make_scale, tick
 from pi_project_memory.supervisor.traces.summary import name, totals, when
 from pi_project_memory.supervisor.traces.terminal import Screen, event_line, render
 from pi_project_memory.supervisor.traces.timeline import MOST_ROWS, Entry, Timeline, make_timeline
-from pi_project_memory.supervisor.traces.words import details, duration, title, tone
+from pi_project_memory.supervisor.traces.words import TITLES, details, duration, title, tone
 from trace_kit import BEGAN, a_turn, event, lines, record
 
 
@@ -396,3 +399,30 @@ def test_whatever_a_log_holds_can_be_shown(raw: list[tuple[float, str, dict[str,
         assert timeline.length >= 0
         assert "\x1b" not in "\n".join(render(timeline, Screen(80)))
         assert "<script" not in page(timeline)
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def traced_events() -> set[str]:
+    """Return the names of the events that the sources record."""
+    trees = [
+        ast.parse(path.read_bytes())
+        for folder in ("actors", "supervisor")
+        for path in (ROOT / folder).rglob("*.py")
+    ]
+    calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return {
+        call.args[0].value
+        for call in calls
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "event" and call.args
+        if isinstance(call.args[0], ast.Constant)
+    }
+
+
+@pytest.mark.req("OBS-1", "OBS-2")
+def test_every_event_has_its_words_and_its_line_in_the_documentation():
+    documented = re.findall(
+        r"^\| `(\w+)` \|", (ROOT / "docs" / "traces.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert set(documented) == set(TITLES) == traced_events()

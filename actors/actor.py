@@ -77,7 +77,7 @@ class Actor(Generic[M]):
     async def _deliver(self, message: M) -> None:
         kind = type(message).__name__
         with in_turn(message.turn):
-            if not self.generations.is_current(message.generation):
+            if self._is_stale(message):
                 self._drop(message, kind)
                 return
             self.trace.event("received", actor=self.name, message=kind, generation=message.generation)
@@ -90,6 +90,11 @@ class Actor(Generic[M]):
             except BaseException:
                 message.undelivered(ActorFailedError(f"{self.name} was stopped while it handled {kind}"))
                 raise
+
+    def _is_stale(self, message: M) -> bool:
+        if message.lasting:
+            return self.generations.scope.aborted
+        return not self.generations.is_current(message.generation)
 
     def _drop(self, message: M, kind: str) -> None:
         job = getattr(message, "job", None)

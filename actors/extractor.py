@@ -206,9 +206,9 @@ class ExtractorActor(Actor[ExtractorMessage]):
             cause=begin.cause,
             entries=begin.stop - begin.start,
         )
-        self.start_job(partial(self._run, self._job, begin, self._head, self.generations.current))
+        self.start_job(partial(self._run, self._job, begin, self.generations.current))
 
-    async def _run(self, job: _Job, begin: Begin, head: HistoryHead, generation: int) -> None:
+    async def _run(self, job: _Job, begin: Begin, generation: int) -> None:
         through = ""
 
         def check() -> None:
@@ -223,7 +223,9 @@ class ExtractorActor(Actor[ExtractorMessage]):
                 lambda number: self._tell(ExtractionTurn(generation, job.number, number)),
                 self._aftermath.on_touch,
             )
-            result, through = await self._extraction.run(begin, head, self._config, self._level, standing)
+            result, through = await self._extraction.run(
+                begin, self._head, self._config, self._level, standing
+            )
             return result
 
         outcome = await attempt(job.scope, work)
@@ -265,6 +267,7 @@ class ExtractorActor(Actor[ExtractorMessage]):
         moved = head.handle != self._head.handle
         self._head = head
         if moved:
+            self._abort("another branch is active")  # before the host is asked for the new one
             await self._step(BranchMoved(await self._kept_cursor(), head.length))
 
     async def _kept_cursor(self) -> int:

@@ -92,7 +92,7 @@ class IndexActor(Actor[IndexMessage]):
                 if message.reply.send(await self._notice()):
                     self._untold.clear()
             case ChangesDue():
-                await self._send_notice()
+                await self._send_notice(message)
             case ToolUsed():
                 message.reply.send(await self._judge_tool(message))
             case BackgroundWrites():
@@ -166,10 +166,10 @@ class IndexActor(Actor[IndexMessage]):
         self.trace.event("outside_change", actor=self.name, files=len(changed))
         return HiddenMessage(NOTICE_TYPE, notice_text(changed, self._directory), seen_details(changed))
 
-    async def _send_notice(self) -> None:
+    async def _send_notice(self, due: ChangesDue) -> None:
         notice = await self._notice()
-        if notice is None:
-            return
+        if notice is None or self._is_stale(due):
+            return  # what is untold is told before the next request
         try:
             await self._host.send_message(notice)
         except HostError as error:

@@ -48,6 +48,8 @@ class Message(Traced, frozen=True):
     generation: int
 
     essential: ClassVar[bool] = False
+    lasting: ClassVar[bool] = False
+    """Whether it tells a fact of the session, which no new generation makes untrue."""
 
     def merged_with(self, newer: Self) -> Self | None:  # noqa: ARG002 - the default merges nothing
         """Return one message that stands for both, or None if both must be delivered."""

@@ -189,6 +189,7 @@ class BranchChanged(Message, frozen=True):
     moved: bool = True
 
     essential: ClassVar[bool] = True
+    lasting: ClassVar[bool] = True
 
     def merged_with(self, newer: Self) -> Self:
         """Keep the newest branch alone; a move stays a move."""

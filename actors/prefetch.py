@@ -121,9 +121,8 @@ class PrefetchActor(Actor[PrefetchMessage]):
         if not self._head.length:
             return
         try:
-            entries = await self._ports.host.read_history(
-                self._head.handle, 0, self._head.length, ENTRY_TYPES
-            )
+            # To the very end: a failure in mid-turn comes after entries of which no event has told the length.
+            entries = await self._ports.host.read_history(self._head.handle, 0, None, ENTRY_TYPES)
         except HostError as error:
             self.trace.event("branch_unread", actor=self.name, **fault(error))
         else:
@@ -223,6 +222,9 @@ class PrefetchActor(Actor[PrefetchMessage]):
         selection = ready.selection
         self._native_refusals = self._native_refusals + 1 if selection.native_refused else 0
         recall = await self._compose(selection)
+        if self._is_stale(ready):  # a new generation began while the topics were read
+            self._drop(ready, "SelectionReady")
+            return
         del self._running[ready.job]  # not before: should that fail, `abandon` still knows who waits
         message = self._message(recall)
         late = not job.reply.send(message)

@@ -130,7 +130,7 @@ class MemoryService:
         until = started + min(RECALL_WAIT, event.within_ms / 1000 - _ANSWER_MARGIN)
         memory = await self._life.ready(until - anyio.current_time())
         if memory is None:
-            return AgentStartAnswer()
+            return AgentStartAnswer(pending=self._life.off is None)
         recall: Reply[HiddenMessage | None] = Reply()
         if event.message_type == "user" and event.prompt is not None:
             memory.tell(memory.prefetch, self._submitted(memory, event.prompt, recall))
@@ -168,6 +168,7 @@ class MemoryService:
         return AgentStartAnswer(
             section=PromptSection(SECTION_NAME, section.text) if section else None,
             message=joined(notice, message),
+            pending=section is None,
         )
 
     def user_message(self, event: UserMessage) -> None:

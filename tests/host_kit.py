@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,16 +24,20 @@ from pi_project_memory.supervisor.host.simulated import SimulatedHost
 class TroubledHost(SimulatedHost):
     """Raises what `trouble` names for a call, waits as many seconds as `slow` names for it.
 
-    `parent` is put over the snapshot of the main agent's request; `ran` keeps the tools that were called.
+    `parent` is put over the snapshot of the main agent's request; `ran` keeps the tools that were called. With
+    `beside` a tool works that many seconds later in a task of its own, as it does behind a pipe: no cancellation
+    of the call reaches it.
     """
 
-    __slots__ = ("parent", "ran", "slow", "trouble")
+    __slots__ = ("beside", "parent", "ran", "slow", "tasks", "trouble")
 
     def prepare(self, **parent: Any) -> TroubledHost:
         self.parent = parent
         self.trouble: dict[str, BaseException] = {}
         self.slow: dict[str, float] = {}
         self.ran: list[ToolInvocation] = []
+        self.beside: float | None = None
+        self.tasks: list[asyncio.Task[ToolOutcome]] = []
         return self
 
     async def capture_parent(self) -> ParentSnapshot:
@@ -49,7 +54,7 @@ class TroubledHost(SimulatedHost):
         return await SimulatedHost.stream_model(self, request)
 
     async def read_history(
-        self, handle: str, start: int, stop: int, types: Sequence[str] | None = None
+        self, handle: str, start: int, stop: int | None, types: Sequence[str] | None = None
     ) -> Sequence[JsonObject]:
         await self._meet("history")
         return await SimulatedHost.read_history(self, handle, start, stop, types)
@@ -69,6 +74,14 @@ class TroubledHost(SimulatedHost):
     async def execute_tool(self, call: ToolInvocation, ops: FileOps) -> ToolOutcome:
         self.ran.append(call)
         await self._meet("tool")
+        if self.beside is None:
+            return await SimulatedHost.execute_tool(self, call, ops)
+        self.tasks.append(asyncio.create_task(self._work_beside(self.beside, call, ops)))
+        await asyncio.wait(self.tasks)
+        return self.tasks[-1].result()
+
+    async def _work_beside(self, seconds: float, call: ToolInvocation, ops: FileOps) -> ToolOutcome:
+        await anyio.sleep(seconds)
         return await SimulatedHost.execute_tool(self, call, ops)
 
     async def _meet(self, point: str) -> None:

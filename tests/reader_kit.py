@@ -99,6 +99,7 @@ class Reader:
         self.index: Mailbox[IndexMessage] = Mailbox("index")
         self.prefetch: Mailbox[PrefetchMessage] = Mailbox("prefetch")
         self.given_up: list[str] = []
+        self.head = self.host.transcript.head
         self._configured = configured or SelectorModel()
         self._supervisor = Supervisor(
             [
@@ -141,6 +142,7 @@ class Reader:
 
     async def prompt(self, text: str, wait: float = RECALL_WAIT) -> HiddenMessage | None:
         """Submit a prompt as the service does, and put what comes of it in time on the branch."""
+        self.head = self.host.transcript.head
         reply: Reply[HiddenMessage | None] = Reply()
         with suppress(MailboxClosedError):
             self.prefetch.tell(PromptSubmitted(self.number, reply, text))
@@ -165,7 +167,7 @@ class Reader:
         return await self.prefetch.ask(lambda reply: PrefetchStatusWanted(self.number, reply), 5.0)
 
     async def change_branch(self, *, moved: bool = True) -> None:
-        head = self.host.transcript.renew()
+        self.head = head = self.host.transcript.renew()
         self.index.tell(SectionOutdated(self.number))
         self.prefetch.tell(BranchChanged(self.number, head, moved))
         await turns(20)
@@ -216,8 +218,7 @@ class Reader:
         selector = Selector(self.host, self.store, self._configured, "s1-memory-selector")
         notifier = Notifier(self.host, self.trace)
         ports = PrefetchPorts(self.host, self.store, selector, self.clock, DIRECTORY, self.index, notifier)
-        head = self.host.transcript.head
-        return PrefetchActor(mailbox, self.generations, self.trace, ports=ports, head=head)
+        return PrefetchActor(mailbox, self.generations, self.trace, ports=ports, head=self.head)
 
 
 def filled(files: Mapping[str, str], store: InMemoryStore | None = None) -> InMemoryStore:

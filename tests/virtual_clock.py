@@ -93,7 +93,7 @@ class VirtualClockLoop(asyncio.SelectorEventLoop):
         )
 
     def run_in_executor(  # type: ignore[override]
-        self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: *Ts
+        self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts
     ) -> asyncio.Future[T]:
         job = super().run_in_executor(executor, func, *args)
         self._jobs.add(job)

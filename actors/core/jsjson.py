@@ -51,6 +51,8 @@ def loads(data: bytes) -> JsonValue:
     Bytes that are not UTF-8 become U+FFFD first, as when Node reads a text file.
     """
     text = data.decode("utf-8", "replace")
+    if text.startswith("\ufeff"):
+        raise JsonSyntaxError("it begins with a byte order mark, which is no part of JSON", text, 0)
     _check_depth(text)
     try:
         return cast("JsonValue", _DECODER.decode(text))

@@ -161,11 +161,12 @@ class Session(Protocol):
     """The host's session: its active branch, and what may be added to it."""
 
     async def read_history(
-        self, handle: str, start: int, stop: int, types: Sequence[str] | None = None
+        self, handle: str, start: int, stop: int | None, types: Sequence[str] | None = None
     ) -> Sequence[JsonObject]:
         """Return the branch entries `start` to `stop`; raises StaleHistoryError for an old handle.
 
-        With `types`, entries of any other type come as their id and type alone.
+        Without `stop` they go to the end of the branch as it is now. With `types`, entries of any other type
+        come as their id and type alone.
         """
         ...
 

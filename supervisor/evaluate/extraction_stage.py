@@ -128,7 +128,7 @@ class CaseHost:
         return await self.inner.execute_tool(call, ops)
 
     async def read_history(
-        self, _handle: str, start: int, stop: int, _types: Sequence[str] | None = None
+        self, _handle: str, start: int, stop: int | None, _types: Sequence[str] | None = None
     ) -> Sequence[JsonObject]:
         """Return a part of the conversation."""
         return self.entries[start:stop]

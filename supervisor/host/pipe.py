@@ -97,13 +97,19 @@ class PipeHost:
         return await self._ask("model/stream", request, ModelAnswer, MODEL)
 
     async def read_history(
-        self, handle: str, start: int, stop: int, types: Sequence[str] | None = None
+        self, handle: str, start: int, stop: int | None, types: Sequence[str] | None = None
     ) -> Sequence[JsonObject]:
-        """Return branch entries, fetched in chunks."""
+        """Return branch entries, fetched in chunks until one falls short."""
         entries: list[JsonObject] = []
-        for first in range(start, stop, HISTORY_CHUNK):
-            part = _Range(handle, first, min(first + HISTORY_CHUNK, stop), types)
-            entries.extend((await self._ask("history/read", part, _Entries, QUICK)).entries)
+        first = start
+        while stop is None or first < stop:
+            last = first + HISTORY_CHUNK if stop is None else min(first + HISTORY_CHUNK, stop)
+            wanted = _Range(handle, first, last, types)
+            part = (await self._ask("history/read", wanted, _Entries, QUICK)).entries
+            entries.extend(part)
+            if len(part) < last - first:
+                break
+            first = last
         return entries
 
     async def append_entry(self, custom_type: str, data: JsonObject) -> None:

@@ -125,10 +125,14 @@ class PromptSection(Struct, frozen=True, rename="camel"):
 
 
 class AgentStartAnswer(Struct, frozen=True, rename="camel"):
-    """The section to set for this run, and the recall to put behind the prompt."""
+    """The section to set for this run, and the recall to put behind the prompt.
+
+    While `pending`, memory could not say yet: the host keeps the section that it has.
+    """
 
     section: PromptSection | None = None
     message: HiddenMessage | None = None
+    pending: bool = False
 
 
 class UserMessage(Struct, frozen=True, rename="camel"):

@@ -141,7 +141,7 @@ class Transcript:
         self._handle = f"h{next(self._handles)}"
         return self.head
 
-    def read(self, handle: str, start: int, stop: int) -> Sequence[JsonObject]:
+    def read(self, handle: str, start: int, stop: int | None) -> Sequence[JsonObject]:
         """Return entries of the active branch; raises StaleHistoryError for another handle."""
         if handle != self._handle:
             raise StaleHistoryError(f"{handle} is not the active branch {self._handle}")
@@ -157,7 +157,7 @@ class SimulatedHost:
     notices: list[tuple[NoticeLevel, str]] = field(default_factory=list)
     statuses: list[str | None] = field(default_factory=list)
     sent: list[HiddenMessage] = field(default_factory=list)
-    history_reads: list[tuple[str, int, int]] = field(default_factory=list)
+    history_reads: list[tuple[str, int, int | None]] = field(default_factory=list)
     released: list[str] = field(default_factory=list)
     section: str = ""
     main_requests: int = 0
@@ -177,7 +177,7 @@ class SimulatedHost:
         return await self.models.stream(request)
 
     async def read_history(
-        self, handle: str, start: int, stop: int, types: Sequence[str] | None = None
+        self, handle: str, start: int, stop: int | None, types: Sequence[str] | None = None
     ) -> Sequence[JsonObject]:
         """Return branch entries."""
         self._check()

@@ -105,7 +105,7 @@ export class MemorySession {
     const params: BeforeAgentStart = { context, messageType, prompt, withinMs: BOUND_MS.before_agent_start };
     const answer = await this.#ask<AgentStartAnswer>("before_agent_start", params);
     if (this.#ended) return undefined;
-    if (answer) this.#section = answer.section ?? undefined;
+    if (answer && !answer.pending) this.#section = answer.section ?? undefined;
     const { sections, hiddenTools, forceSystemPrompt } = event.systemPromptOptions;
     if (this.#section) sections[this.#section.name] = this.#section.text;
     this.#parents.runBegins({ hiddenTools: hiddenTools ?? [], forcedPrompt: forceSystemPrompt !== undefined });

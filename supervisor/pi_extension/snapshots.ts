@@ -3,6 +3,7 @@
 import type { Api, Model } from "@earendil-works/pi-ai";
 import type { ExtensionAPI, ExtensionContext, ToolResultEvent } from "@earendil-works/pi-coding-agent";
 import type { History } from "./history.ts";
+import type { NativeTools } from "./tools.ts";
 import {
   type CodemodeSettings,
   type Initialize,
@@ -14,12 +15,13 @@ import {
   type ToolResult,
 } from "./types.ts";
 
-const NATIVE_TOOLS = new Set(["read", "find", "grep", "write", "edit", "bash"]);
+const NATIVE_TOOLS = ["read", "find", "grep", "write", "edit", "bash"];
 const DEFAULT_INLINE_BUDGET = 3_000;
 
 export interface Installation {
   version: string;
   agentDir: string;
+  natives: Pick<NativeTools, "describe">;
 }
 
 export function modelInfo(model: Model<Api>): ModelInfo {
@@ -57,7 +59,7 @@ export function initialize(
     cwd: ctx.cwd,
     session: { ...sessionIdentity(ctx), reason, restarted },
     capabilities: { notify: true, status: ctx.hasUI },
-    tools: nativeTools(pi),
+    tools: nativeTools(installation.natives),
     codemode: codemodeSettings(pi),
   };
 }
@@ -72,9 +74,12 @@ function sessionIdentity(ctx: ExtensionContext) {
   };
 }
 
-function nativeTools(pi: ExtensionAPI): JsonObject[] {
-  const native = pi.getAllTools().filter((tool) => NATIVE_TOOLS.has(tool.name));
-  return native.map(({ name, description, parameters }) => ({ name, description, parameters }));
+/** Pi's own tools, not those of the same names that another extension may have put in their place. */
+function nativeTools(natives: Pick<NativeTools, "describe">): JsonObject[] {
+  return NATIVE_TOOLS.flatMap((name) => {
+    const tool = natives.describe(name);
+    return tool ? [{ name, description: tool.description, parameters: tool.parameters }] : [];
+  });
 }
 
 /** Pi takes the settings as they are written, and its defaults for what makes no sense. */

@@ -85,6 +85,8 @@ export interface HiddenMessage {
 export interface AgentStartAnswer {
   section?: PromptSection | null;
   message?: HiddenMessage | null;
+  /** Memory could not say yet: the section that there is stays. */
+  pending?: boolean;
 }
 
 export interface ToolResult {

@@ -21,6 +21,7 @@ from pi_project_memory.actors.core.summary import SUMMARY_TYPE
 from pi_project_memory.actors.core.usage import Usage
 from pi_project_memory.actors.extractor import CURSOR_TYPE, find_cursor
 from pi_project_memory.actors.messages import (
+    BackgroundWrites,
     ExtractionDone,
     ExtractionEnded,
     ExtractorStatusWanted,
@@ -30,6 +31,7 @@ from pi_project_memory.actors.metered import MeteredModels
 from pi_project_memory.actors.ports.host import HostError, StaleHistoryError
 from pi_project_memory.actors.ports.locks import LockHandle, MemoryLocks
 from pi_project_memory.actors.ports.trace import RecordedTrace
+from pi_project_memory.actors.scopes import AbortedError
 from pi_project_memory.actors.subagent.attempt import Attempt
 from pi_project_memory.supervisor.asking import answer_or_none
 from pi_project_memory.supervisor.host.scenario import ProviderError, Reply
@@ -530,7 +532,7 @@ async def test_changes_reach_the_session_as_one_hidden_message_and_nothing_else_
         }
         kinds = [entry["type"] for entry in stage.host.transcript.entries]
         assert kinds == ["message", "message", "custom_message", "custom"]
-        assert stage.touched == ["one.md", "deep/two.md"]
+        assert sorted(stage.touched) == ["deep/two.md", "one.md"]
         assert stage.ended == ["told"]
 
 
@@ -619,6 +621,22 @@ async def test_a_new_generation_leaves_no_file_no_message_and_no_cursor(
         assert list(temp.iterdir()) == []
 
 
+@pytest.mark.req("LIFE-2", "SUB-5")
+@pytest.mark.parametrize("change", ["generation", "branch", "none"])
+async def test_a_tool_that_works_on_behind_the_pipe_has_no_rights_any_more(tmp_path: Path, change: str):
+    async with theatre(tmp_path, writing("late.md"), NOTHING).running() as stage:
+        stage.host.beside = 10
+        await stage.turn()
+        if change == "generation":
+            stage.reload()
+        elif change == "branch":
+            stage.move_to(None)
+        await anyio.sleep(100)
+        (task,) = stage.host.tasks
+        assert isinstance(task.exception(), AbortedError) is (change != "none")
+        assert ("late.md" in names(stage.yard.memory)) is (change == "none")
+
+
 @pytest.mark.req("LIFE-2", "CFG-6")
 async def test_the_next_run_of_the_new_generation_begins_where_the_old_one_did(tmp_path: Path):
     async with theatre(tmp_path, SLOW, NOTHING).running() as stage:
@@ -659,8 +677,10 @@ async def test_a_generation_that_ends_while_a_run_is_wound_up_moves_no_cursor(tm
         stage.host.slow[point] = 10
         await stage.turn()
         stage.reload()
+        sent = [*stage.host.sent]
         await anyio.sleep(1_000)
         assert stage.cursors == []
+        assert point == "send" or (len(sent) == 1 and stage.host.sent == sent), "no message begins later"
         stage.host.slow.clear()
         await stage.turn(user("second"))
         assert stage.runs[-1] == [SAID, user("second")]
@@ -690,6 +710,17 @@ async def test_switching_extraction_off_and_on_again_loses_nothing(tmp_path: Pat
         stage.reload(config())
         await stage.turn(user("1"))
         assert stage.runs == [[user("0"), user("1")]]
+
+
+@pytest.mark.req("EXT-8", "IDX-7")
+def test_the_files_of_two_roles_are_not_taken_for_those_of_one_run():
+    mine, other = (
+        BackgroundWrites(0, (path,), role=role) for path, role in (("a.md", "extractor"), ("b.md", "dream"))
+    )
+    assert mine.merged_with(other) is None
+    merged = mine.merged_with(BackgroundWrites(0, ("c.md",), ended=True))
+    assert merged is not None
+    assert (merged.paths, merged.ended, merged.told) == (("a.md", "c.md"), True, True)
 
 
 # The cursor on the branch.
@@ -799,6 +830,7 @@ async def test_a_run_of_a_branch_that_was_left_moves_no_cursor_and_writes_no_mor
         await anyio.sleep(1_000)
         assert names(stage.yard.memory) == written
         assert (stage.cursors, stage.host.sent, stage.warnings) == ([], [], [])
+        assert stage.ended == ["lost"], "whoever watches the files learns that no summary tells of them"
         assert (await stage.status()).unprocessed == 0
         await stage.turn(user("other"))
         assert stage.runs[-1] == [user("other")]
@@ -837,6 +869,20 @@ async def test_the_length_of_a_branch_that_was_left_says_nothing_about_the_next_
             await stage.turn(user(str(number)))
         assert stage.runs[1:] == [[user(str(number))] for number in range(4)]
         assert stage.warnings == []
+
+
+@pytest.mark.req("EXT-2", "LIFE-2")
+async def test_a_run_ends_before_the_host_is_asked_for_the_branch_that_took_its_place(tmp_path: Path):
+    """The host takes its time to answer, and the run would go on over entries that are not its own."""
+    async with theatre(tmp_path, writing("late.md", delay=10)).running() as stage:
+        await stage.turn(user("first"))
+        first = stage.last_id
+        stage.host.slow["history"] = 100
+        stage.move_to(first)
+        await anyio.sleep(1)
+        assert stage.host.models.cancelled == ["sim/extractor"]
+        await anyio.sleep(200)
+        assert names(stage.yard.memory) == ["MEMORY.md", "a.md"]
 
 
 @pytest.mark.req("EXT-2")

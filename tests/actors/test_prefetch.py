@@ -255,6 +255,23 @@ async def test_an_actor_that_fails_is_made_anew_from_its_branch():
         assert reader.given_up == []
 
 
+@pytest.mark.req("LIFE-4", "SEL-6", "RCL-3")
+async def test_an_actor_that_fails_in_mid_turn_knows_what_the_turn_began_with():
+    store = Fragile()
+    transcript = Transcript()
+    transcript.append({"type": "model_change"})
+    async with Reader(
+        choosing("a.md"), choosing("b.md"), store=filled(TOPICS, store), transcript=transcript
+    ).running() as reader:
+        assert await reader.turn(QUERY) is not None
+        used = (await reader.status()).used
+        store.broken = True
+        await reader.say("a queued message")
+        await turns(20)
+        assert reader.trace.named("actor_failed") != []
+        assert (await reader.status()).used == used
+
+
 @pytest.mark.req("LIFE-4")
 async def test_an_actor_that_fails_again_and_again_is_given_up_once_and_keeps_nobody_waiting():
     store = Fragile()
@@ -370,6 +387,23 @@ async def test_the_history_and_the_budget_survive_a_resume():
         assert (await resumed.status()).used == used > 0
         assert await resumed.turn("the second query") is None
         assert texts(resumed.requests[0])[1:] == [said("a.md"), "Request:\n\nthe second query"]
+
+
+@pytest.mark.req("SEL-6", "RCL-4")
+async def test_an_answer_goes_on_the_branch_behind_its_query():
+    """A branch that begins before the query has to know neither of them."""
+    async with Reader(choosing("a.md")).running() as reader:
+        await reader.prompt("the first query")
+        assert reader.kept(SELECTION) == []
+        await reader.say("the first query")
+        await reader.say("a queued query")
+        kinds = [entry.get("customType", entry["type"]) for entry in reader.host.transcript.entries]
+        assert kinds == ["message", RECALL_TYPE, SELECTION, SELECTION]
+        await reader.prompt("a query whose turn is stopped")
+        reader.prefetch.tell(TurnAborted(reader.number))
+        await reader.turn("the last query")
+        kept = [entry["query"] for entry in reader.kept(SELECTION)]
+        assert kept == ["the first query", "a queued query", "the last query"]
 
 
 @pytest.mark.req("SEL-6")

@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pi.pi_home import PiHome
 from pi_project_memory.actors.core.identity import data_directory, plain_namespace
 from pi_project_memory.supervisor.install import install_into
-
-from pi.pi_home import PiHome
 
 SELECTOR = "small"
 """The selector's model; the main agent's is `main`."""

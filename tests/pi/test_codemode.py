@@ -225,7 +225,7 @@ async def test_a_script_without_end_is_stopped_with_its_run(pi_home: PiHome, pro
         await pi.run(PROMPT)
         await until(topic.exists, provider.describe)
         await pi.prompt("/memory reload-config")
-        await pi.notified("what was running has been stopped")
+        await pi.notified("Configuration reloaded; memory is on")
         await until(lambda: not scratch_left(pi_home), lambda: f"{scratch_left(pi_home)} to go")
         provider.script("main", text("Tabs it was."), script("return 'free';"), text("Nothing."))
         await pi.run(f"{PROMPT}, once more")

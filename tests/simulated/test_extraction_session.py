@@ -437,6 +437,20 @@ async def test_after_a_stopped_run_an_edit_of_what_it_touched_is_told(tmp_path: 
         assert f"{session.places.memory}/a.md" in notice
 
 
+@pytest.mark.req("IDX-7", "LIFE-2")
+async def test_after_a_run_that_a_move_in_the_tree_stopped_too(tmp_path: Path):
+    async with playing(tmp_path, *STOPPED, extraction={"everyNTurns": 2}) as session:
+        await say(session)
+        await say(session)
+        await session.step(TreeMove(back_to=1))
+        read = ToolUse("read", {"path": f"{session.places.memory}/a.md"})
+        await say(session, "ok", answer=[Action(call=read), Action(say="Read.")])
+        await session.step(OutsideEdit(edit={"a.md": TOPIC + "changed by the user\n"}))
+        await session.step(UserTurn(user="ok"))
+        (notice,) = told(session, NOTICE_TYPE)
+        assert f"{session.places.memory}/a.md" in notice
+
+
 @pytest.mark.req("EXT-8", "EXT-2", "IDX-7")
 async def test_what_a_failed_run_had_changed_reaches_the_main_agent(tmp_path: Path):
     """Its lock is lost behind the first of its writes: the cursor stays, and the one change is told."""

@@ -36,6 +36,7 @@ OTHER = ModelInfo("sim", "extractor", "anthropic-messages")
 RULES = "# Project memory, the rules"
 SECTION = "# Project memory, in the parent's prompt"
 TASK = "Look at the conversation and save what matters."
+NOTHING = Reply(text="Nothing to save.")
 DECLARED: list[JsonObject] = [asdict(tool.declaration) for tool in TOOLS.values()]
 HISTORY: list[JsonObject] = [{"role": "user", "content": [{"type": "text", "text": "please use tabs"}]}]
 
@@ -119,7 +120,7 @@ def temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def stage(tmp_path: Path, temp: Path) -> Stage:
-    return stage_with(tmp_path, temp, [Reply(text="Nothing to save.")])
+    return stage_with(tmp_path, temp, [NOTHING])
 
 
 def texts(request: ModelRequest) -> list[str]:
@@ -311,10 +312,32 @@ async def test_a_session_that_is_not_kept_closes_nothing(stage: Stage):
 async def test_tools_start_at_the_parents_directory_and_may_read_the_runs_own_scratch(
     tmp_path: Path, temp: Path
 ):
-    stage = stage_with(tmp_path, temp, [Reply(calls=[ToolUse("read", {"path": "a.py"})]), Reply(text="done")])
-    await stage.run()
-    assert stage.host.ran[0].cwd == str(stage.yard.project / "src")
-    assert str(temp) in texts(stage.requests[0])[0]
+    replies = [NOTHING, Reply(text="done")]
+    stage = stage_with(tmp_path, temp, replies)
+
+    def script_the_reads(turn: int) -> None:
+        if turn == 1:
+            (scratch,) = temp.iterdir()
+            (scratch / "bash-1.log").write_text("everything\n")
+            replies[0] = Reply(
+                calls=[ToolUse("read", {"path": name}) for name in ("a.py", f"{scratch}/bash-1.log")]
+            )
+
+    await stage.run(on_turn=script_the_reads)
+    assert {call.cwd for call in stage.host.ran} == {str(stage.yard.project / "src")}
+    assert [result["isError"] for result in stage.requests[1].messages[-2:]] == [False, False]
+    stage.assert_all_given_back()
+
+
+@pytest.mark.req("EXT-6", "PRM-1")
+@pytest.mark.parametrize("parent", [{}, {"requested": False}], ids=["continued", "independent"])
+async def test_two_runs_open_with_the_same_bytes(tmp_path: Path, temp: Path, parent: dict[str, Any]):
+    """What differs from run to run, such as the scratch directory, would miss every cache."""
+    stage = stage_with(tmp_path, temp, [NOTHING], **parent)
+    for _ in range(2):
+        await stage.run()
+    one, other = stage.requests
+    assert (one.system_prompt, one.messages, one.tools) == (other.system_prompt, other.messages, other.tools)
 
 
 # What it reports.

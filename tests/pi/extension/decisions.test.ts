@@ -48,6 +48,15 @@ test("a range must be whole numbers, and ends where the branch ends", () => {
   assert.deepEqual(history.slice("h1", 1, 99), ids("b"));
 });
 
+test("of entries that are not of the wanted types comes the id and type alone", () => {
+  const branch = [{ id: "a", type: "message", message: { content: "long" } }, { id: "b", type: "custom", data: { n: 1 } }];
+  const history = new History(() => branch);
+  assert.deepEqual(history.slice("h1", 0, 2, ["custom"]), [{ id: "a", type: "message" }, branch[1]]);
+  assert.deepEqual(history.slice("h1", 0, 2, []), [{ id: "a", type: "message" }, { id: "b", type: "custom" }]);
+  for (const types of [null, undefined]) assert.deepEqual(history.slice("h1", 0, 2, types), branch);
+  for (const types of ["custom", {}, 1]) assert.throws(() => history.slice("h1", 0, 2, types), { code: -32602 });
+});
+
 test("image data stays out of history, wherever it is", () => {
   const image = { type: "image", mimeType: "image/png", data: "AAAA" };
   const message = { content: [{ type: "text", text: "see" }, image], nestedCalls: [{ content: [image] }] };

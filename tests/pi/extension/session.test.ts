@@ -3,6 +3,7 @@ import { beforeEach, mock, test } from "node:test";
 import type { ExtensionAPI, ExtensionContext } from "@earendil-works/pi-coding-agent";
 import type { Handlers } from "../../../supervisor/pi_extension/peer.ts";
 import { type Host, MemorySession } from "../../../supervisor/pi_extension/session.ts";
+import type { DescribedTool } from "../../../supervisor/pi_extension/tools.ts";
 import type { ParentSnapshot } from "../../../supervisor/pi_extension/types.ts";
 import type { Hooks } from "../../../supervisor/pi_extension/supervision.ts";
 import { settle } from "./support.ts";
@@ -49,7 +50,8 @@ function open({ mode = "rpc", stored, branch = [{ id: "a" }, { id: "b" }], answe
   const pi = {
     appendEntry: (...args: unknown[]) => calls.push(args),
     sendMessage: (...args: unknown[]) => calls.push(args),
-    getAllTools: () => ["read", "codemode", "bash"].map((name) => ({ name, description: "d", parameters: {}, exposure: "direct" })),
+    // What another extension has put in the place of one of Pi's tools is not Pi's own.
+    getAllTools: () => [{ name: "read", description: "another", parameters: { other: true }, exposure: "direct" }],
     getActiveTools: () => active,
     getSettings: () => ({ codemode: { mode: "only" } }),
   } as unknown as ExtensionAPI;
@@ -61,7 +63,8 @@ function open({ mode = "rpc", stored, branch = [{ id: "a" }, { id: "b" }], answe
     project: () => ({ messages: [], systemText: "", section: stored, tools: [] }),
     natives: {
       make: () => undefined,
-      describe: () => undefined,
+      describe: (name) =>
+        ["read", "bash"].includes(name) ? ({ name, description: "d", parameters: {} } as unknown as DescribedTool) : undefined,
       validate: () => undefined,
       detectImageMimeType: async () => null,
     },
@@ -370,4 +373,11 @@ test("a warning takes the status line with it, and an error of our own is told o
     ["warning", "gone"],
     ["warning", "Project memory: the extension met an error: odd"],
   ]);
+});
+
+test("a service that is still starting does not cost the prompt its section", async () => {
+  const { session, ctx } = open({ stored: "the stored one", answer: async () => ({ section: null, message: null, pending: true }) });
+  const event = startEvent();
+  await session.beforeAgentStart(event, ctx);
+  assert.deepEqual(event.systemPromptOptions.sections, { auto_memory: "the stored one" });
 });

@@ -1,4 +1,7 @@
-"""Telling the user something, in one place: traced, remembered, and never in anybody's way."""
+"""Telling the user something, in one place: traced, remembered, and never in anybody's way.
+
+What is told may quote a provider, a model or a file, whose control characters are not for a terminal.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from dataclasses import dataclass
 
 import anyio
 
+from pi_project_memory.actors.core.sanitize import sanitize
 from pi_project_memory.actors.ports.host import HostError, NoticeLevel, Notices
 from pi_project_memory.actors.ports.trace import Private, Trace, fault
 
@@ -28,6 +32,7 @@ class Notifier:
 
     async def tell(self, level: NoticeLevel, text: str) -> None:
         """Show `text`; a host that cannot is no reason to fail."""
+        text = sanitize(text)
         self._trace.event("notice", level=level, text=Private(text))
         if level != "info":
             self.remember(text)

@@ -67,6 +67,9 @@ from pi_project_memory.actors.selector import Selector
 MOST_JOBS = 4
 """Selections at one time; a further one ends the oldest, whose answer would matter least."""
 
+_NUMBERS = itertools.count(1)
+"""Counts jobs over all lives: what one of an earlier life says late is taken for nobody else's."""
+
 
 @dataclass(frozen=True, slots=True)
 class PrefetchPorts:
@@ -110,7 +113,6 @@ class PrefetchActor(Actor[PrefetchMessage]):
         self._branch = 0
         self._echo_expected = False
         self._held: list[Pair] = []
-        self._numbers = itertools.count(1)
         self._running: dict[int, _Job] = {}
         self._native_refusals = 0
         self._last: RecallReport | None = None
@@ -140,9 +142,7 @@ class PrefetchActor(Actor[PrefetchMessage]):
             case SelectionReady():
                 await self._finish(message)
             case TurnAborted():
-                self._echo_expected = False
-                self._held.clear()
-                self._stop_all("the run was stopped")
+                self._end_turn("the run was stopped")
             case BranchChanged():
                 await self._change_branch(message)
             case FileRead():
@@ -186,7 +186,7 @@ class PrefetchActor(Actor[PrefetchMessage]):
             return
         if len(self._running) == MOST_JOBS:
             self._stop(min(self._running), "newer messages came")
-        number = next(self._numbers)
+        number = next(_NUMBERS)
         job = self._running[number] = _Job(self.generations.scope.child(f"selection {number}"), reply)
         self.trace.event("selection_begun", actor=self.name, job=number, query=Private(query))
         stamp = SelectionReady(self.generations.current, number, self._branch, Selection())
@@ -317,7 +317,7 @@ class PrefetchActor(Actor[PrefetchMessage]):
         self._head = message.head
         if message.moved:
             self._branch += 1
-            self._stop_all("another branch is active")
+            self._end_turn("another branch is active")
         await self.rebuild()
 
     def _reconfigure(self, message: Reconfigured) -> None:
@@ -330,6 +330,11 @@ class PrefetchActor(Actor[PrefetchMessage]):
             return
         self._state = self._state.with_read(message.path, message.version)
         await self._keep(READ_TYPE, read_data(message.path, message.version))
+
+    def _end_turn(self, reason: str) -> None:
+        self._echo_expected = False
+        self._held.clear()
+        self._stop_all(reason)
 
     def _stop_all(self, reason: str) -> None:
         for number in list(self._running):

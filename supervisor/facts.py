@@ -43,12 +43,13 @@ class RoleFacts:
 
 @dataclass(frozen=True, slots=True)
 class MemoryFacts:
-    """A memory that is on; None where an actor gave no answer."""
+    """A memory that is on; None where an actor gave no answer. `automatic` is whether turns are extracted."""
 
     directory: str
     custom: bool
     project: str
     generation: int
+    automatic: bool
     section: Section | None
     recall: PrefetchStatus | None
     extractor: ExtractorStatus | None
@@ -98,7 +99,8 @@ async def _memory_facts(memory: Memory, level: ThinkingLevel | None) -> MemoryFa
         answer_or_none(dream),
         _roles(memory, level),
     )
-    return MemoryFacts(paths.memory_dir, paths.custom, paths.project_root, number, *answers)
+    automatic = memory.config.extraction.enabled
+    return MemoryFacts(paths.memory_dir, paths.custom, paths.project_root, number, automatic, *answers)
 
 
 async def _roles(memory: Memory, level: ThinkingLevel | None) -> tuple[RoleFacts, ...]:

@@ -50,12 +50,15 @@ class Lifecycle:
         self._close_asked = False
         self._closed = anyio.Event()
 
-    async def begin(self, start: Initialize) -> None:
-        """Set the memory up for a session that has just begun."""
+    def greet(self, start: Initialize) -> None:
+        """Take the handshake; from now on the events of the session are followed."""
         self._start = start
-        started = anyio.current_time()
         if start.capabilities.status:
             self._activity = StatusLine(self._host, self._group)
+
+    async def begin(self, start: Initialize) -> None:
+        """Set the memory up for the session that was greeted."""
+        started = anyio.current_time()
         async with self._changing:
             try:
                 self.settings = await read_settings(start.agent_dir)

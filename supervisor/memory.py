@@ -22,7 +22,6 @@ from pi_project_memory.actors.messages import (
     IndexMessage,
     PrefetchMessage,
     Reconfigured,
-    Section,
     SectionOutdated,
 )
 from pi_project_memory.actors.metered import MeteredModels
@@ -70,7 +69,6 @@ class Memory:
         self.extractor: Mailbox[ExtractorMessage] = Mailbox("extractor")
         self.dream: Mailbox[DreamMessage] = Mailbox("dream")
         self.head = start.history
-        self.last_section: Section | None = None
         self.start_event = start
         self.host = host
         self.environment = environment

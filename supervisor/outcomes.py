@@ -7,6 +7,7 @@ from pi_project_memory.actors.messages import DreamDone, ExtractionDone
 from pi_project_memory.actors.subagent.attempt import Attempt
 from pi_project_memory.actors.subagent.run import Report
 from pi_project_memory.supervisor.host.protocol import CommandAnswer
+from pi_project_memory.supervisor.wording import counted
 
 _SKIPPED = {
     "no message": "there was nothing new to read",
@@ -49,10 +50,10 @@ def attempt_outcome(what: str, attempt: Attempt, directory: str) -> CommandAnswe
 
 
 def _returned(what: str, report: Report, directory: str) -> CommandAnswer:
-    turns = f"{report.result.turns} turn{'s' if report.result.turns > 1 else ''}"
+    turns = counted(report.result.turns, "turn")
     changes = [f"  {change} {sanitize_line(path)}" for path, change in sorted(report.changes.items())]
     if report.result.finish == "api error":
-        head = f"The {what} ended early, in its {turns}: {report.result.error}"
+        head = f"The {what} ended early, after {turns}: {report.result.error}"
         return CommandAnswer("\n".join([head, *changes]), "warning")
     if not changes:
         return CommandAnswer(f"The {what} is done ({turns}): nothing was worth changing.")

@@ -44,7 +44,7 @@ def _on_lines(memory: MemoryFacts, now: float) -> Iterator[str]:
     yield f"Project: {memory.project}"
     yield _index_line(memory.section)
     yield from _recall_lines(memory.recall)
-    yield from _extraction_lines(memory.extractor, now)
+    yield from _extraction_lines(memory.extractor, now, automatic=memory.automatic)
     yield from _dream_lines(memory.dream, now)
     yield from _role_lines(memory.roles)
     yield f"Generation: {memory.generation}"
@@ -97,15 +97,17 @@ def _recall_summary(report: RecallReport) -> str:
     return f"{chosen}, {recalled} recalled in {took:.2f} s{late}{note}"
 
 
-def _extraction_lines(extractor: ExtractorStatus | None, now: float) -> Iterator[str]:
+def _extraction_lines(extractor: ExtractorStatus | None, now: float, *, automatic: bool) -> Iterator[str]:
     if extractor is None:
         yield f"Extraction: {_SILENT}"
         return
     if extractor.activity is not None:
         yield f"Extraction: running, {activity_text(extractor.activity, now)}"
+    elif not automatic:
+        yield "Extraction: by /memory extract alone, extraction.enabled is false"
     if extractor.last is not None:
         yield f"Last extraction: {attempt_text(extractor.last)}"
-    elif extractor.activity is None:
+    elif extractor.activity is None and automatic:
         yield "Extraction: none yet in this session"
 
 

@@ -17,6 +17,7 @@ from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
 from pi_project_memory.actors.core.config import ThinkingLevel
+from pi_project_memory.actors.core.sanitize import sanitize
 from pi_project_memory.actors.mailbox import Reply
 from pi_project_memory.actors.messages import (
     BranchChanged,
@@ -100,6 +101,7 @@ class MemoryService:
         self._level = start.thinking_level
         self._cwd = start.cwd
         self._life.log_file = log_file
+        self._life.greet(start)
         self._group.start_soon(self._begin, start)
         return answer
 
@@ -157,8 +159,7 @@ class MemoryService:
         loaded: Awaitable[Section] = memory.index.ask(
             lambda reply: SectionWanted(number, reply), until - anyio.current_time()
         )
-        # One that comes too late for this run is the one of the run before: the prompt's cache holds.
-        section = memory.last_section = await answer_or_none(loaded) or memory.last_section
+        section = await answer_or_none(loaded)
         message = await answer_or_none(recall.wait(until - anyio.current_time()))
         # Asked last and from memory that is at hand: a notice that was taken is told, or lost for good.
         changes: Awaitable[HiddenMessage | None] = memory.index.ask(
@@ -242,7 +243,8 @@ class MemoryService:
         self._begin_background()
         from pi_project_memory.supervisor.commands import Commands
 
-        return await Commands(self._life, self._environment.clock, self._group).answer(event)
+        answer = await Commands(self._life, self._environment.clock, self._group).answer(event)
+        return replace(answer, text=sanitize(answer.text))
 
     def complete(self, event: Complete) -> Completions:
         """Return what the typed argument can become."""

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import signal
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 import anyio
 
+from pi_project_memory.actors.ports.programs import OUTPUT_LIMIT, run_program
 from pi_project_memory.actors.ports.worker import in_worker
 
 TIME_LIMIT = 2.0
 """Seconds that git has for its answer."""
 
-OUTPUT_LIMIT = 16 * 1024
-"""Bytes kept of each output: two paths at most."""
-
-_REAP_LIMIT = 1.0
 _QUESTION = ("rev-parse", "--show-toplevel", "--git-common-dir")
 _OPTIONS = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
 _ENVIRONMENT = {
@@ -116,50 +110,21 @@ class CommandGit:
         command = ("git", "-C", directory, *_OPTIONS, *_QUESTION)
         try:
             with anyio.fail_after(self._time_limit):
-                code, output, complaint = await _run(command, clean_environment(self._environ))
+                done = await run_program(command, "/", clean_environment(self._environ))
         except TimeoutError:
             return NoWorktree(f"git did not answer within {self._time_limit:g} s")
         except FileNotFoundError:
             return NoWorktree("git is not installed, or not on PATH")
         except (OSError, ValueError) as error:
             return NoWorktree(f"git could not be started: {error}")
-        return _parse(os.fsdecode(output), directory) if code == 0 else NoWorktree(_explain(code, complaint))
+        if done.code:
+            return NoWorktree(_explain(done.code, done.complaint))
+        return _parse(os.fsdecode(done.output), directory)
 
 
 def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return `environ` for a git that reads no configuration but the repository's, and asks nobody."""
     return {name: value for name, value in environ.items() if not name.startswith("GIT_")} | _ENVIRONMENT
-
-
-class _Output(asyncio.SubprocessProtocol):
-    """Keeps the start of both outputs, and tells when the child is reaped and its pipes are closed."""
-
-    def __init__(self) -> None:
-        self.pipes = {1: b"", 2: b""}
-        self.ended = asyncio.Event()
-
-    def pipe_data_received(self, fd: int, data: bytes) -> None:
-        self.pipes[fd] += data[: OUTPUT_LIMIT - len(self.pipes[fd])]
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
-        self.ended.set()
-
-
-async def _run(command: Sequence[str], environ: Mapping[str, str]) -> tuple[int, bytes, bytes]:
-    transport, output = await asyncio.get_running_loop().subprocess_exec(
-        _Output, *command, stdin=asyncio.subprocess.DEVNULL, env=environ, cwd="/", start_new_session=True
-    )
-    try:
-        await output.ended.wait()
-    except BaseException:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(transport.get_pid(), signal.SIGKILL)
-        raise
-    finally:
-        transport.close()
-        with anyio.move_on_after(_REAP_LIMIT, shield=True):
-            await output.ended.wait()
-    return transport.get_returncode() or 0, output.pipes[1], output.pipes[2]
 
 
 def _parse(answer: str, directory: str) -> Worktree | NoWorktree:

@@ -221,5 +221,7 @@ def _told(path: Path) -> Iterator[None]:
     except LockFilesError:
         raise
     except OSError as error:
-        message = f"cannot use the lock {path}: {error}; see that its directory exists and is writable"
+        # Without the name of the temporary file, so that the same cause reads the same each time.
+        reason = error.strerror or error
+        message = f"cannot use the lock {path}: {reason}; see that its directory exists and is writable"
         raise LockFilesError(message) from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import errno
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -48,8 +47,6 @@ async def perform(ops: FileOps, params: ToolOperation) -> OperationResult:
         return await _OPERATIONS[params.operation](ops, params)
     except (OperationRefusedError, AbortedError) as refused:
         return OperationResult(error=OperationError("EPERM", str(refused)))
-    except binascii.Error as error:
-        return OperationResult(error=OperationError("EINVAL", f"EINVAL: `data` is no base64: {error}"))
     except OSError as error:
         code = errno.errorcode.get(error.errno or 0, "EIO")
         where = f" '{error.filename}'" if error.filename else ""
@@ -67,7 +64,11 @@ async def _access(ops: FileOps, params: ToolOperation) -> OperationResult:
 
 
 async def _write(ops: FileOps, params: ToolOperation) -> OperationResult:
-    await ops.write_file(Path(params.path), base64.b64decode(params.data, validate=True))
+    try:
+        data = base64.b64decode(params.data, validate=True)
+    except ValueError as error:
+        raise OSError(errno.EINVAL, f"`data` is no base64: {error}") from None
+    await ops.write_file(Path(params.path), data)
     return OperationResult()
 
 

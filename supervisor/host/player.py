@@ -144,7 +144,8 @@ class Session:
 
     async def _turn(self, turn: UserTurn) -> AgentStartAnswer:
         answer = await self.service.before_agent_start(BeforeAgentStart(self.context, "user", turn.user))
-        self.host.section = answer.section.text if answer.section else ""
+        if not answer.pending:
+            self.host.section = answer.section.text if answer.section else ""
         self.host.main_requests += 1
         self._add_user(turn.user)
         if answer.message is not None:

@@ -1,5 +1,6 @@
 /** Registers the extension with Pi. Whatever memory means is decided by the service; here events are passed on. */
 
+import { resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import {
   clampThinkingLevel,
@@ -47,7 +48,8 @@ const FACTORIES: Record<string, (cwd: string, options?: { operations: FileOperat
 
 const HOST: Host = {
   version: VERSION,
-  agentDir: getAgentDir(),
+  // A relative folder is meant from where Pi was started.
+  agentDir: resolve(getAgentDir()),
   clampThinkingLevel,
   sectionName: SECTION_NAME,
   project(ctx: ExtensionContext) {

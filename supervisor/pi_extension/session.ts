@@ -57,7 +57,7 @@ const BOUND_MS = {
   waitingCommand: 70_000,
 };
 const PATIENCE_MS = 1_000;
-const WAITING = "Project memory is finishing its work";
+const WAITING = "Project memory is finishing its work (extraction or dream, a minute at most)";
 
 /** What a session is given: Pi's functions, and a way to a service. */
 export interface Host extends Installation {

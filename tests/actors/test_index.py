@@ -365,6 +365,7 @@ async def test_a_topic_that_is_recalled_in_its_new_form_needs_no_notice():
         await reader.turn(QUERY)
         await reader.changes()
         reader.store.put("a.md", edited("a.md"))
+        await reader.tool("read", "/b.md")
         assert await reader.turn(QUERY) is not None
         assert await reader.told() == []
 
@@ -385,6 +386,7 @@ async def test_on_another_branch_the_model_knows_what_that_branch_has_met():
         start = reader.host.transcript.append({"type": "custom", "customType": "x", "data": {}})
         await reader.turn(QUERY)
         reader.store.put("a.md", edited("a.md"))
+        await reader.tool("read", "/b.md")
         reader.host.transcript.move_to(start)
         await reader.change_branch()
         assert await reader.told() == []

@@ -154,7 +154,7 @@ async def test_a_fifth_selection_at_one_time_ends_the_oldest():
         assert reader.models.cancelled == [MODEL]
         assert (await reader.status()).running == 4
         (stopped,) = reader.trace.named("prefetch_stopped")
-        assert stopped["job"] == 1
+        assert stopped["job"] == reader.trace.named("selection_begun")[0]["job"]
 
 
 @pytest.mark.req("LIFE-2", "RCL-2", "CFG-6")
@@ -174,9 +174,22 @@ async def test_a_move_in_the_tree_ends_the_selections_of_the_other_branch():
         await reader.prompt(QUERY)
         reader.host.transcript.move_to(None)
         await reader.change_branch()
+        assert (await reader.status()).running == 0
+        assert reader.models.cancelled == [MODEL]
         await anyio.sleep(10)
         assert (reader.late, reader.kept(SELECTION)) == ([], [])
         assert (await reader.status()).used == 0
+
+
+@pytest.mark.req("SEL-1", "RCL-4")
+async def test_a_move_in_the_tree_forgets_a_prompt_that_never_entered_the_session():
+    async with Reader(choosing("a.md")).running() as reader:
+        await reader.prompt(QUERY)
+        reader.host.transcript.move_to(None)
+        await reader.change_branch()
+        await reader.say("a message of its own")
+        assert queries(reader.requests) == [QUERY, "a message of its own"]
+        assert [entry["query"] for entry in reader.kept(SELECTION)] == ["a message of its own"]
 
 
 @pytest.mark.req("RCL-2", "RCL-4")

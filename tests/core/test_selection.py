@@ -265,7 +265,7 @@ def test_a_success_in_another_form_is_final(text: str):
         called({"selected_memories": ["a.md"], "why": ""}),
         called(names("a.md")),
         called(None),
-        called({}, argumentsError="not JSON"),
+        called({"selected_memories": ["a.md"]}, argumentsError="not JSON"),
     ],
     ids=lambda message: json.dumps(message)[:60],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from pi.inspecting import conversation_text, message_texts, system_text
 from pi.memory_home import CONFIG, DEPLOY, INDEX, chosen, configure, memory_directory, with_memory
 from pi.pi_home import MakePiHome, PiHome
 from pi.pipe_tap import tap
-from pi.processes import gone, mentioning
 from pi.rpc_session import RpcSession, rpc_session
 from pi.scripting import Request, hang, text
 from pi.session_files import entries
@@ -34,6 +33,7 @@ export default function (pi: ExtensionAPI) {
     description: "Moves to the entry with this id",
     handler: async (id, ctx) => void (await ctx.navigateTree(id)),
   });
+  pi.registerCommand("again", { description: "Loads every extension anew", handler: (_text, ctx) => ctx.reload() });
 }
 """
 
@@ -81,14 +81,25 @@ async def user_entries(pi: RpcSession) -> list[str]:
     return [e["id"] for e in found if e["type"] == "message" and e["message"]["role"] == "user"]
 
 
+def store_the_recall_twice(session: Path) -> None:
+    """Add a copy of the stored recall to the end of a session file."""
+    stored = entries(session)
+    (recall,) = [entry for entry in stored if entry["type"] == "custom_message"]
+    copy = recall | {"id": "c0ffee00", "parentId": stored[-1]["id"]}
+    with session.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(copy) + "\n")
+
+
 @pytest.mark.req("SEL-6", "RCL-3", "RCL-4", "IDX-7")
 async def test_a_resumed_session_knows_what_it_has_seen(pi_home: PiHome, provider: FakeProvider):
+    """With case C42: what stands in the session file twice is charged once."""
     topic = memory_directory(with_memory(pi_home)) / "deploy.md"
     always(provider, "deploy.md")
     async with rpc_session(pi_home) as pi:
         await pi.run(FIRST)
         before = await used(pi)
         session = await pi.session_file()
+    store_the_recall_twice(session)
     async with rpc_session(pi_home, "--continue") as pi:
         assert await pi.session_file() == session
         assert await used(pi) == before > 0
@@ -96,14 +107,14 @@ async def test_a_resumed_session_knows_what_it_has_seen(pi_home: PiHome, provide
         topic.write_text(DEPLOY.replace(BODY, f"{BODY} twice"), "utf-8")
         await pi.run(THIRD)
         assert await used(pi) > before
-    assert [recalls(request) for request in provider.requests_for("main")] == [1, 1, 2]
+    assert [recalls(request) for request in provider.requests_for("main")] == [1, 2, 3]
     assert [prompts(request)[1:] for request in provider.requests_for("small")] == [
         [],
         [chosen("deploy.md"), SECOND],
         [chosen("deploy.md"), SECOND, chosen("deploy.md"), THIRD],
     ]
     kinds = [entry["customType"] for entry in entries(session, "custom_message")]
-    assert kinds.count("project-memory-recall") == 2
+    assert kinds.count("project-memory-recall") == 3
 
 
 @pytest.mark.req("SEL-6", "RCL-3", "RCL-4", "HOST-12")
@@ -182,29 +193,37 @@ async def test_a_move_in_the_tree_follows_the_branch(pi_home: PiHome, provider: 
 
 
 @pytest.mark.req("HOST-12", "RCL-2", "SEL-7")
-@pytest.mark.parametrize("how", ["new", "switch"])
 async def test_a_late_answer_does_not_reach_the_session_that_came_instead(
-    how: str, pi_home: PiHome, provider: FakeProvider
+    pi_home: PiHome, provider: FakeProvider, back: Path
 ):
-    """Case C82: the session is replaced while its service is still asked for a recall."""
+    """Case C82: the session is replaced, in each way, while its service is still asked for a recall."""
     with_memory(pi_home)
-    always(provider)
-    async with rpc_session(pi_home) as pi:
+    always(provider, "deploy.md")
+
+    async def again(mark: int) -> None:
+        """Pi reloads nothing before the run has settled; its selection still goes on then."""
+        await pi.settled(mark)
+        await pi.prompt("/again")
+
+    async with rpc_session(pi_home, extensions=[back]) as pi:
         await pi.run(FIRST)
         old = await pi.session_file()
-        await pi.new_session()
-        provider.script("small", hang())
-        await pi.send({"id": "held", "type": "prompt", "message": SECOND})
-        await provider.request("small", 1)
-        await (pi.new_session() if how == "new" else pi.switch_session(old))
-        await provider.client_left(provider.requests_for("small")[1])
-        provider.script("small", text(chosen("deploy.md")))
-        await pi.run(THIRD)
+        replacements: list[Callable[[int], Awaitable[object]]] = [
+            lambda _: pi.new_session(),
+            lambda _: pi.switch_session(old),
+            again,
+        ]
+        for replace in replacements:
+            mark, asked = pi.mark(), len(provider.requests_for("small"))
+            provider.script("small", hang())
+            await pi.send({"id": f"held-{asked}", "type": "prompt", "message": SECOND})
+            held = await provider.request("small", asked)
+            await replace(mark)
+            await provider.client_left(held)
+            await pi.run(THIRD)
+            assert len(provider.requests_for("small")) == asked + 2
+            assert recalls(provider.requests_for("main")[-1]) == 1
         assert [note for note in pi.notifications() if note[0] != "info"] == []
-    last = provider.requests_for("main")[-1]
-    assert recalls(last) == 1
-    assert SECOND not in conversation_text(last)
-    await gone(lambda: mentioning(str(pi_home.root)))
 
 
 @pytest.mark.req("HOST-5")

@@ -176,7 +176,10 @@ async def test_a_shutdown_waits_for_the_service_and_says_so(pi_home: PiHome, pro
     provider.script("main", text("Hello"))
     result = await run_print(pi_home, "hi")
     assert result.stdout == "Hello\n"
-    assert result.stderr == "Project memory is finishing its work; Ctrl+C skips the wait.\n"
+    assert (
+        result.stderr
+        == "Project memory is finishing its work (extraction or dream, a minute at most); Ctrl+C skips the wait.\n"
+    )
     await gone(service.processes)
 
 

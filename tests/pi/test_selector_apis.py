@@ -127,7 +127,7 @@ def native_form(api: str, request: Captured) -> object:
 async def test_each_api_gets_the_native_form_and_after_a_refusal_the_tool(
     pi_home: PiHome, provider: FakeProvider
 ):
-    """Case C40 from the selector's side: 400 is retried once with the tool, 429 is not."""
+    """Case C40: 400 is retried once with the tool, 429 is not; without the native form the tool comes first."""
     with_memory(pi_home)
     provider.respond("main", lambda _: text("Fine."))
     sent: dict[str, list[Captured]] = {}
@@ -139,6 +139,10 @@ async def test_each_api_gets_the_native_form_and_after_a_refusal_the_tool(
                 await choose_with(pi, api)
                 sent[api] = await requests_of(pi, capture, 400, 400)
                 limited[api] = await requests_of(pi, capture)
+            await choose_with(pi, "openai-responses", structuredOutput=False)
+            (at_once,) = await requests_of(pi, capture, 400)
+    assert part(at_once, "tool_choice") == _FUNCTION
+    assert "json_schema" not in at_once.text
     assert {api: len(requests) for api, requests in sent.items()} == dict.fromkeys(NATIVE, 2)
     assert {api: native_form(api, sent[api][0]) for api in NATIVE} == {
         api: expected for api, (_, expected) in NATIVE.items()
@@ -156,19 +160,6 @@ async def test_each_api_gets_the_native_form_and_after_a_refusal_the_tool(
         assert limited[api] != [], api
         assert [tools(request) for request in limited[api]] == [[]] * len(limited[api]), api
     assert [api for api in NATIVE if len(limited[api]) != 1] == []
-
-
-@pytest.mark.req("SEL-5")
-async def test_without_the_native_form_the_tool_is_called_at_once(pi_home: PiHome, provider: FakeProvider):
-    with_memory(pi_home)
-    provider.respond("main", lambda _: text("Fine."))
-    async with capture_provider() as capture:
-        offer_all_apis(pi_home, capture)
-        async with rpc_session(pi_home, environment=ENVIRONMENT) as pi:
-            await choose_with(pi, "openai-responses", structuredOutput=False)
-            (request,) = await requests_of(pi, capture, 400)
-    assert part(request, "tool_choice") == _FUNCTION
-    assert "json_schema" not in request.text
 
 
 OWN_API = """

@@ -14,9 +14,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from pi_project_memory.actors.ports import git as git_port
+from pi_project_memory.actors.ports import programs
 from pi_project_memory.actors.ports.git import (
-    OUTPUT_LIMIT,
     CommandGit,
     InMemoryGit,
     NoWorktree,
@@ -25,6 +24,7 @@ from pi_project_memory.actors.ports.git import (
     clean_environment,
     resolve_project_root,
 )
+from pi_project_memory.actors.ports.programs import OUTPUT_LIMIT
 
 GIT = shutil.which("git") or "git"
 OUTSIDE = "it is not inside a git repository"
@@ -289,11 +289,12 @@ async def test_a_git_that_fails_or_babbles_leaves_the_directory_itself(
 
 @pytest.mark.req("PATH-1")
 def test_what_is_kept_of_an_output_is_bounded():
-    output = git_port._Output()
+    output = programs._Output()
     for _ in range(3):
         output.pipe_data_received(1, b"x" * (OUTPUT_LIMIT - 1))
-    output.pipe_data_received(2, b"y")
-    assert output.pipes == {1: b"x" * OUTPUT_LIMIT, 2: b"y"}
+        output.pipe_data_received(2, b"y" * OUTPUT_LIMIT + b"z")
+    assert output.printed == b"x" * OUTPUT_LIMIT
+    assert output.complained == b"y" * (OUTPUT_LIMIT - 1) + b"z"
 
 
 @pytest.mark.req("PATH-1")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -43,10 +42,11 @@ SAID = "please write commit messages in the imperative"
 
 @pytest.fixture(autouse=True)
 def temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the system's temporary directory, for what runs leave in it."""
+    """Return the system's temporary directory, for what runs leave in it; the user's home lies beside it."""
     folder = tmp_path / "tmp"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
     return folder
 
 
@@ -478,9 +478,8 @@ async def test_what_a_failed_run_had_changed_reaches_the_main_agent(tmp_path: Pa
 @pytest.mark.req("SUB-2", "SUB-3", "SUB-6")
 async def test_a_model_that_was_talked_into_it_reaches_nothing_outside_the_memory(tmp_path: Path):
     """Cases C36 and C72: every way out of the memory at once, with a link that was planted there before."""
-    home = Path(os.environ["HOME"])
     calls = [
-        ToolUse("write", {"path": "/etc/cron.d/x.md", "content": "x"}),
+        ToolUse("write", {"path": "{{memory}}/../elsewhere/x.md", "content": "x"}),
         ToolUse("write", {"path": "~/planted.md", "content": "x"}),
         ToolUse("write", {"path": "README.md", "content": "x"}),
         call("write", "leak.md", content="x"),
@@ -507,10 +506,12 @@ async def test_a_model_that_was_talked_into_it_reaches_nothing_outside_the_memor
         results = [m for m in requests(session)[-1].messages if m["role"] == "toolResult"]
         assert [message["isError"] for message in results] == [True] * len(calls)
         assert "SECRET" not in str(results)
-        after = {name: data for name, data in contents(tmp_path).items() if name in before}
-        assert after == before
+        after = contents(tmp_path)
+        assert {name: after.get(name) for name in before} == before
+        assert not [
+            name for name in names(tmp_path) if name.endswith(("planted.md", "x.md", "new.md", "config.md"))
+        ]
         assert names(outside) == ["secret.md"]
-        assert not (home / "planted.md").exists()
         assert told(session, SUMMARY_TYPE) == []
 
 

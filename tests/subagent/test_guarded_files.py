@@ -33,7 +33,8 @@ NEW = b"new text\n"
 
 
 @pytest.fixture
-def yard(tmp_path: Path) -> Yard:
+def yard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Yard:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
     return Yard(tmp_path)
 
 

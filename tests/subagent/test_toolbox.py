@@ -24,7 +24,8 @@ NEW = "new text\n"
 
 
 @pytest.fixture
-def yard(tmp_path: Path) -> Yard:
+def yard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Yard:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
     return Yard(tmp_path)
 
 
@@ -185,7 +186,7 @@ async def test_a_bare_name_is_looked_for_in_the_parents_directory_and_not_in_the
 @pytest.mark.parametrize(
     "path",
     [
-        "/etc/cron.d/x.md",
+        "{root}/elsewhere/x.md",
         "~/.ssh/authorized_keys",
         "~/x.md",
         "{outside}/x.md",
@@ -196,13 +197,12 @@ async def test_a_bare_name_is_looked_for_in_the_parents_directory_and_not_in_the
 @pytest.mark.parametrize("tool", ["write", "edit"])
 async def test_a_text_that_asks_to_write_elsewhere_gets_nowhere(bench: Bench, tool: str, path: str):
     yard = bench.yard
-    shown = path.format(outside=yard.outside, memory=yard.memory, agent=yard.agent)
+    shown = path.format(root=yard.root, outside=yard.outside, memory=yard.memory, agent=yard.agent)
     before = contents(yard.root)
     edits = [{"oldText": "what", "newText": "x"}]
     await bench(tool, path=shown, content=NEW, edits=edits)
     assert bench.failed
     assert contents(yard.root) == before
-    assert not Path("/etc/cron.d/x.md").exists()
 
 
 @pytest.mark.req("SUB-3")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from collections.abc import Callable
@@ -13,13 +12,14 @@ import pytest
 
 from doctor_kit import Clinic, findings, texts
 from pi import install_pi
+from pi_project_memory.actors.ports.programs import OUTPUT_LIMIT
 from pi_project_memory.supervisor.agent_dir import VARIABLE
 from pi_project_memory.supervisor.doctor import programs
 from pi_project_memory.supervisor.doctor.checks_config import check_config
 from pi_project_memory.supervisor.doctor.checks_extension import check_extension, check_interpreter
 from pi_project_memory.supervisor.doctor.checks_pi import check_discovery, check_pi
 from pi_project_memory.supervisor.doctor.observations import Fact, Finding, Note
-from pi_project_memory.supervisor.doctor.programs import OUTPUT_LIMIT, Answer, NoAnswer, ask
+from pi_project_memory.supervisor.doctor.programs import Answer, NoAnswer, ask
 from pi_project_memory.supervisor.install import install_into
 from pi_project_memory.supervisor.installed import LAUNCH_FILE, extension_directory, shipped_files
 from pi_project_memory.supervisor.version import __version__
@@ -108,15 +108,24 @@ class TestAsking:
         program = clinic.program(
             "hang", f"/bin/sleep 60 & echo $! > {note}.new; /bin/mv {note}.new {note}; wait"
         )
-        asking = asyncio.create_task(ask([str(program)], "/", {}, 60))
-        while not note.exists():
-            await asyncio.sleep(0.01)
-        asking.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asking
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask, [str(program)], "/", {}, 60)
+            while not note.exists():
+                await anyio.sleep(0.01)
+            group.cancel_scope.cancel()
         with anyio.fail_after(30):  # half the life of the child
             while alive(int(note.read_text())):
-                await asyncio.sleep(0.01)
+                await anyio.sleep(0.01)
+
+    async def test_one_that_is_not_wanted_any_more_holds_nobody_up(self, clinic: Clinic) -> None:
+        program = clinic.program("hang", "/bin/sleep 60 & wait")
+        with anyio.fail_after(30):
+            for turns in range(20):
+                async with anyio.create_task_group() as group:
+                    group.start_soon(ask, [str(program)], "/", {}, 60)
+                    for _ in range(turns):
+                        await anyio.sleep(0)
+                    group.cancel_scope.cancel()
 
     @pytest.mark.parametrize("command", [["/no/such/program"], ["\0"]])
     async def test_a_program_that_cannot_be_started_is_told(self, command: list[str]) -> None:

@@ -48,6 +48,7 @@ from pi_project_memory.actors.ports.host import HistoryHead
 from pi_project_memory.actors.ports.locks import FileLocks, LockHandle
 from pi_project_memory.actors.ports.publish import REAL_DISK, DiskOps
 from pi_project_memory.actors.ports.store import DiskStore, TopicRead
+from pi_project_memory.actors.prefetch import PrefetchActor
 from pi_project_memory.actors.subagent import run
 from pi_project_memory.actors.subagent.attempt import Attempt
 from pi_project_memory.actors.subagent.guarded_files import RunFiles
@@ -377,3 +378,24 @@ async def test_a_fact_of_the_session_outlives_its_generation_but_not_its_memory(
         getattr(memory, actor).tell(BranchChanged(1, HEAD))
         await anyio.sleep(1)
         assert [event["message"] for event in stage.trace.named("stale_dropped")] == ["BranchChanged"]
+
+
+@pytest.mark.req("LIFE-2", "LIFE-4", "SEL-6")
+async def test_the_late_answer_of_an_actors_earlier_life_is_not_taken_for_a_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async def fail(actor: PrefetchActor, message: FileRead) -> None:
+        raise KeyError(message.path)
+
+    monkeypatch.setattr(PrefetchActor, "_remember_read", fail)
+    models = {SELECTOR: [ModelReply(hang=True), ModelReply(choose=[])]}
+    async with staged(tmp_path, models=models) as stage:
+        memory = await stage.ready()
+        await stage.prompt(QUESTION)
+        (begun,) = stage.trace.named("selection_begun")
+        answer, chosen = Reply[Any](), Selection(paths=("deploy.md",))
+        memory.prefetch.tell(FileRead(0, "deploy.md", "x"))
+        memory.prefetch.tell(PromptSubmitted(0, answer, QUESTION))
+        memory.prefetch.tell(SelectionReady(0, int(str(begun["job"])), 0, chosen))
+        assert await answer.wait(10) is None
+        assert [event["actor"] for event in stage.trace.named("actor_failed")] == ["prefetch"]

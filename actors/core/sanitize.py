@@ -7,6 +7,8 @@ that a tag split by them is whole again when the reserved tags are looked for.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import cache
 
 from pi_project_memory.actors.core.confusables import OPENING_BRACKETS, skeleton
 from pi_project_memory.actors.core.invisibles import (
@@ -44,24 +46,36 @@ def _shape(name: str) -> str:
     return "[ -]*+".join(letters).replace("l", "[l|]")
 
 
-# A longer name (`<memory-recalls>`, `<memory-recall-log>`) is another tag. The hyphen may be missing
-# altogether: a soft hyphen in its place is gone by then.
-_RESERVED = re.compile(rf"[ /]*+(?:{'|'.join(map(_shape, sorted(RESERVED_TAGS)))})(?!-*\w)")
+@cache
+def _reserved() -> re.Pattern[str]:
+    # A longer name (`<memory-recalls>`, `<memory-recall-log>`) is another tag. The hyphen may be missing
+    # altogether: a soft hyphen in its place is gone by then.
+    return re.compile(rf"[ /]*+(?:{'|'.join(map(_shape, sorted(RESERVED_TAGS)))})(?!-*\w)")
 
 
 def _escaped(match: re.Match[str]) -> str:
-    return f"&lt;{match[1]}" if _RESERVED.match(skeleton(match[1])) else match[0]
+    return f"&lt;{match[1]}" if _reserved().match(skeleton(match[1])) else match[0]
 
 
-_SUSPECT = re.compile(f"[{REMOVED}{SELECTORS}{JOINERS}{BLANKS}{OPENING_BRACKETS}]")
 _SUSPECT_ASCII = re.compile(r"[\x00-\x08\x0b-\x1f\x7f<]")
-_STEPS = (
-    (re.compile(r"\r\n?"), "\n"),
-    (re.compile(f"[{BLANKS}]"), " "),
-    (re.compile(rf"((?<=\U0001f3f4)(?:{'|'.join(SUBDIVISION_FLAGS)}))|[{REMOVED}]+"), r"\1"),
-    (re.compile(f"(?={_HIDDEN})({_SELECTOR}|)({_JOINER}|){_HIDDEN}*+"), r"\1\2"),
-    (re.compile(f"[{OPENING_BRACKETS}]([^{OPENING_BRACKETS}]*+)"), _escaped),
-)
+
+
+@cache
+def _suspect() -> re.Pattern[str]:
+    """Return what a text without it needs no cleaning; compiled late, since a session waits for it."""
+    return re.compile(f"[{REMOVED}{SELECTORS}{JOINERS}{BLANKS}{OPENING_BRACKETS}]")
+
+
+@cache
+def _steps() -> tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]:
+    """Return the substitutions in order."""
+    return (
+        (re.compile(r"\r\n?"), "\n"),
+        (re.compile(f"[{BLANKS}]"), " "),
+        (re.compile(rf"((?<=\U0001f3f4)(?:{'|'.join(SUBDIVISION_FLAGS)}))|[{REMOVED}]+"), r"\1"),
+        (re.compile(f"(?={_HIDDEN})({_SELECTOR}|)({_JOINER}|){_HIDDEN}*+"), r"\1\2"),
+        (re.compile(f"[{OPENING_BRACKETS}]([^{OPENING_BRACKETS}]*+)"), _escaped),
+    )
 
 
 def sanitize(text: str) -> str:
@@ -71,10 +85,10 @@ def sanitize(text: str) -> str:
     takes it, and joiners that shape Arabic and Indic words stay. A bracket that begins a reserved tag, or
     passes for one, becomes `&lt;`. Idempotent, linear, never adds U+FFFD; a clean text comes back as it is.
     """
-    suspect = _SUSPECT_ASCII if text.isascii() else _SUSPECT
+    suspect = _SUSPECT_ASCII if text.isascii() else _suspect()
     if suspect.search(text) is None:
         return text
-    for pattern, replacement in _STEPS:
+    for pattern, replacement in _steps():
         text = pattern.sub(replacement, text)
     return text
 

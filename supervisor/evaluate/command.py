@@ -6,8 +6,9 @@ import argparse
 import sys
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from typing import Protocol, TypeVar
+
+from msgspec.structs import replace
 
 from pi_project_memory.actors.core.config import RoleModel, SelectorModel, model_from_text
 from pi_project_memory.supervisor.evaluate.extraction import ExtractionEvaluation

@@ -7,7 +7,7 @@ conversation is replayed, and nothing of a main agent's own request is continued
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from uuid import uuid4
 
@@ -88,7 +88,7 @@ class ExtractionEvaluation:
     @property
     def config(self) -> Config:
         """The default configuration with the model that is evaluated."""
-        return replace(Config(), models=replace(Models(), extractor=self.settings))
+        return Config(models=Models(extractor=self.settings))
 
     async def run(self, hosts: Hosts) -> None:
         """Try every case; raises EvaluationError when there is no such model."""

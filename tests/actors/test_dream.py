@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from msgspec import structs
 
 from dream_kit import HEAD, HOUR, NOW, Dreamer, Place, ready
 from pi_project_memory.actors.actor import ActorFailedError
@@ -472,7 +472,7 @@ async def test_after_a_reload_a_failed_run_is_tried_at_once(tmp_path: Path):
     async with dreamer.running():
         await dreamer.settle()
         number = dreamer.generations.advance("the configuration was read anew")
-        mended = replace(ready(tmp_path / "mended").config, dream=dreamer.config.dream)
+        mended = structs.replace(ready(tmp_path / "mended").config, dream=dreamer.config.dream)
         dreamer.mailbox.tell(Reconfigured(number, mended))
         await dreamer.settle()
     assert dreamer.runs() == [("raised", ""), ("returned", "done")]

@@ -21,7 +21,7 @@ from pi.memory_home import configure, install
 from pi.pi_driver import run_print
 from pi.pi_home import PiHome
 from pi.scripting import text
-from pi_project_memory.supervisor.install import MODULE
+from pi_project_memory.supervisor.installed import SERVE
 
 HANDSHAKE = {
     "protocolVersion": 1,
@@ -44,7 +44,7 @@ def frame(number: int, method: str, params: object) -> bytes:
 
 def start_service(folder: Path) -> subprocess.Popen[bytes]:
     """Start the service as the extension does, and have it answer the handshake."""
-    command = [sys.executable, "-I", "-X", "utf8", "-m", MODULE, "serve"]
+    command = [sys.executable, "-I", *SERVE]
     service = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     places = {"agentDir": str(folder / "agent"), "cwd": str(folder)}
     ask(service, frame(1, "initialize", HANDSHAKE | places))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pi_project_memory.actors.core.config import (
     DEFAULT_CONFIG,
@@ -144,7 +144,7 @@ def given_with(path: str, value: Any) -> dict[str, Any]:
 def read_with(path: str, value: Any, config: Any = READ) -> Any:
     name, _, rest = path.partition(".")
     inner = read_with(rest, value, getattr(config, name)) if rest else value
-    return dataclasses.replace(config, **{name: inner})
+    return replace(config, **{name: inner})
 
 
 def get(path: str, config: Any) -> Any:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from pi_project_memory.actors.core.config import DreamConfig
 from pi_project_memory.actors.core.cursor import Ending
@@ -82,7 +83,7 @@ def gate(decision: Decision) -> Gate | Decision:
 def test_each_gate_by_itself(
     facts: Facts, config: dict[str, Any], automatic: Gate | Decision, manual: Gate | Decision
 ) -> None:
-    settings = replace(DEFAULTS, **config)
+    settings = structs.replace(DEFAULTS, **config)
     assert gate(decide(facts, settings, "settled")) == automatic
     assert gate(decide(facts, settings, "manual")) == manual
 
@@ -108,7 +109,7 @@ ORDER: list[tuple[Gate, dict[str, Any]]] = [
 @pytest.mark.req("DRM-1", "C25")
 def test_the_gates_are_judged_from_cheap_to_dear() -> None:
     facts = ALL_SHUT
-    assert gate(decide(facts, replace(DEFAULTS, enabled=False), "settled")) == "enabled"
+    assert gate(decide(facts, structs.replace(DEFAULTS, enabled=False), "settled")) == "enabled"
     for name, opened in ORDER:
         assert gate(decide(facts, DEFAULTS, "settled")) == name
         facts = replace(facts, **opened)
@@ -118,7 +119,7 @@ def test_the_gates_are_judged_from_cheap_to_dear() -> None:
 @pytest.mark.req("DRM-1")
 def test_a_manual_run_obeys_the_switch_alone() -> None:
     assert decide(ALL_SHUT, DEFAULTS, "manual") == FREE
-    refusal = decide(ALL_SHUT, replace(DEFAULTS, enabled=False), "manual")
+    refusal = decide(ALL_SHUT, structs.replace(DEFAULTS, enabled=False), "manual")
     assert refusal == Closed("enabled", "Memory dream is disabled by the global dream gate")
     assert DISABLED == "Memory dream is disabled by the global dream gate"
 

@@ -97,6 +97,8 @@ async def test_an_outside_change_is_told_once_in_the_next_request(pi_home: PiHom
     async with rpc_session(pi_home) as pi:
         await pi.run(PROMPT)
         await pi.run("Nothing has changed so far")
+        await pi.prompt("/memory status")
+        await pi.notified("Auto-memory: on")  # and whatever the last run had left to look at is looked at
         same = directory / "same.md"
         times = same.stat()
         same.write_text(files["same.md"].replace("the body", "THE BODY"), "utf-8")

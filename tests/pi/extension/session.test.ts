@@ -308,12 +308,14 @@ test("completions come from the service", async () => {
   assert.deepEqual(await session.complete("st"), items);
 });
 
+const WAITING = "Project memory is finishing its work (extraction or dream, a minute at most)";
+
 test("a shutdown says that it waits only when it does, where it can be seen, and takes it back", async () => {
   for (const [mode, reason, expected] of [
-    ["rpc", "new", [["project-memory", "Project memory is finishing its work (extraction or dream, a minute at most)…"], ["project-memory", "cleared"]]],
-    ["tui", "quit", ["Project memory is finishing its work (extraction or dream, a minute at most); Ctrl+C skips the wait.\n"]],
-    ["print", "quit", ["Project memory is finishing its work (extraction or dream, a minute at most); Ctrl+C skips the wait.\n"]],
-    ["json", "fork", ["Project memory is finishing its work (extraction or dream, a minute at most); Ctrl+C skips the wait.\n"]],
+    ["rpc", "new", [["project-memory", `${WAITING}…`], ["project-memory", "cleared"]]],
+    ["tui", "quit", [`${WAITING}; Ctrl+C skips the wait.\n`]],
+    ["print", "quit", [`${WAITING}; Ctrl+C skips the wait.\n`]],
+    ["json", "fork", [`${WAITING}; Ctrl+C skips the wait.\n`]],
   ] as const) {
     mock.timers.enable({ apis: ["setTimeout"] });
     const lines = captureStderr();

@@ -1,5 +1,6 @@
 /** The way from a session to its service, or to the reason why there is none. */
 
+import type { EarlyStart } from "./early.ts";
 import { messageOf } from "./errors.ts";
 import { readLaunch } from "./launch.ts";
 import type { Handlers } from "./peer.ts";
@@ -27,11 +28,11 @@ class NoService implements Service {
   async shutdown(): Promise<void> {}
 }
 
-/** Starts the service that the launch.json in `directory` names; without one, memory is off. */
-export function connect(directory: string, handlers: Handlers, hooks: Hooks): Service {
+/** Starts the service that the launch.json in `directory` names, or takes the one that was; without one, memory is off. */
+export function connect(directory: string, handlers: Handlers, hooks: Hooks, early?: EarlyStart): Service {
   try {
     const supervision = new Supervision(readLaunch(directory), handlers, hooks);
-    supervision.start();
+    supervision.start(false, early?.take());
     return supervision;
   } catch (error) {
     const reason = `memory is off for this session: ${messageOf(error)}`;

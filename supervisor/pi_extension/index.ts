@@ -28,6 +28,7 @@ import {
 } from "@earendil-works/pi-coding-agent";
 import type { CodemodeTool } from "./codemode.ts";
 import { connect } from "./connect.ts";
+import { EarlyStart } from "./early.ts";
 import { messageOf } from "./errors.ts";
 import { Notices } from "./notices.ts";
 import { type Host, MemorySession } from "./session.ts";
@@ -46,7 +47,7 @@ const FACTORIES: Record<string, (cwd: string, options?: { operations: FileOperat
   bash: (cwd) => createBashTool(cwd),
 };
 
-const HOST: Host = {
+const HOST: Omit<Host, "connect"> = {
   version: VERSION,
   // A relative folder is meant from where Pi was started.
   agentDir: resolve(getAgentDir()),
@@ -78,11 +79,12 @@ const HOST: Host = {
     if (!made[0]) throw new Error("Pi's codemode registers no tool");
     return made[0];
   },
-  connect: (handlers, hooks) => connect(DIRECTORY, handlers, hooks),
 };
 
 export default function projectMemory(pi: ExtensionAPI): void {
   let session: MemorySession | undefined;
+  const early = new EarlyStart(DIRECTORY);
+  const host: Host = { ...HOST, connect: (handlers, hooks) => connect(DIRECTORY, handlers, hooks, early) };
 
   /** Pi reports what a handler throws as an error of the extension, run after run. */
   async function safely<T>(work: (session: MemorySession) => T): Promise<Awaited<T> | undefined> {
@@ -98,7 +100,7 @@ export default function projectMemory(pi: ExtensionAPI): void {
 
   pi.on("session_start", (event, ctx) => {
     try {
-      session = new MemorySession(pi, event, ctx, HOST);
+      session = new MemorySession(pi, event, ctx, host);
     } catch (error) {
       new Notices(ctx).show("warning", `Project memory is off for this session: ${messageOf(error)}`);
     }

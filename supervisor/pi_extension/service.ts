@@ -26,11 +26,11 @@ export class ServiceProcess {
   #stopping: Promise<void> | undefined;
   #signalled = false;
 
-  /** Starts the program; one that cannot be started is a failure like any other. */
-  constructor(launch: Launch, handlers: Handlers, onFailure: () => void) {
-    const [program, ...args] = launch.command;
+  /** Starts the program unless it runs already; one that cannot be started is a failure like any other. */
+  constructor(launch: Launch, handlers: Handlers, onFailure: () => void, running?: ChildProcess) {
+    const [program] = launch.command;
     this.#onFailure = onFailure;
-    this.#child = spawn(program, args, { cwd: launch.directory, detached: true, stdio: "pipe", windowsHide: true });
+    this.#child = running ?? spawnService(launch);
     this.peer = new Peer({
       write: (frame) => void this.#child.stdin?.write(frame),
       handlers,
@@ -138,6 +138,10 @@ export class ServiceProcess {
   #letGo(): void {
     for (const pipe of [this.#child.stdin, this.#child.stdout, this.#child.stderr]) pipe?.destroy();
   }
+}
+
+export function spawnService({ command: [program, ...args], directory }: Launch): ChildProcess {
+  return spawn(program, args, { cwd: directory, detached: true, stdio: "pipe", windowsHide: true });
 }
 
 /** Reaches the children of the service too: it leads a process group of its own. */

@@ -1,5 +1,6 @@
 /** Keeps one service running for a session: handshake, failures, restarts, and an end that leaves nothing behind. */
 
+import type { ChildProcess } from "node:child_process";
 import { messageOf, OverdueError } from "./errors.ts";
 import type { Launch } from "./launch.ts";
 import type { Handlers, Wait } from "./peer.ts";
@@ -62,9 +63,9 @@ export class Supervision implements Service {
   }
 
   /** Starts the service and returns at once; requests may follow, they queue up behind the handshake. */
-  start(restarted = false): void {
+  start(restarted = false, running?: ChildProcess): void {
     try {
-      const service = new ServiceProcess(this.#launch, this.#handlers, () => this.#failed(service));
+      const service = new ServiceProcess(this.#launch, this.#handlers, () => this.#failed(service), running);
       this.#service = service;
       void this.#shakeHands(service, restarted);
     } catch (error) {

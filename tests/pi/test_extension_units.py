@@ -39,6 +39,7 @@ RULES = {
     "frames": ("HOST-6",),
     "peer": ("HOST-6", "HOST-7"),
     "decisions": ("HOST-5", "HOST-8"),
+    "early": ("HOST-8", "HOST-9"),
     "models": ("HOST-2",),
     "session": ("HOST-4", "HOST-5", "HOST-8", "HOST-9", "HOST-12"),
     "supervision": ("HOST-4", "HOST-8", "HOST-9", "HOST-11"),

@@ -200,7 +200,7 @@ async def test_a_reload_ends_the_program_of_a_tool(pi_home: PiHome, provider: Fa
     provider.script("big", call("bash", command=f"cat {pipe}"))
     async with rpc_session(pi_home) as pi:
         await pi.run(SAID)
-        await until(lambda: bool(mentioning(str(pipe))), lambda: provider.describe())
+        await until(lambda: bool(mentioning(str(pipe))), provider.describe)
         await pi.prompt("/memory reload-config")
         await gone(partial(mentioning, str(pipe)))
         await until(lambda: held(pi_home) == [], lambda: f"the lock and the scratch to go: {held(pi_home)}")

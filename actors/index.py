@@ -27,6 +27,7 @@ from pi_project_memory.actors.messages import (
     Section,
     SectionOutdated,
     SectionWanted,
+    SeenWanted,
     ToolUsed,
     TopicList,
     TopicsWanted,
@@ -72,6 +73,10 @@ class IndexActor(Actor[IndexMessage]):
         self._untold: set[str] = set()
         self._snapshot: Mapping[str, Fingerprint] = {}
         self._background: dict[Role, set[str]] = {}
+
+    async def rebuild(self) -> None:
+        """Ask what the model has met; the section is loaded when it is wanted."""
+        self._tell_prefetch(SeenWanted(self.generations.current))
 
     async def handle(self, message: IndexMessage) -> None:
         """Act on one message."""
@@ -240,7 +245,7 @@ class IndexActor(Actor[IndexMessage]):
         except OSError:
             return None
 
-    def _tell_prefetch(self, message: FileRead) -> None:
+    def _tell_prefetch(self, message: FileRead | SeenWanted) -> None:
         with suppress(MailboxClosedError, MailboxFullError):
             self._prefetch.tell(message)
 

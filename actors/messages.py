@@ -215,6 +215,16 @@ class Reconfigured(Message, frozen=True):
         return newer
 
 
+class SeenWanted(Message, frozen=True):
+    """The index actor begins a life and wants to know which versions the model has met."""
+
+    essential: ClassVar[bool] = True
+
+    def merged_with(self, newer: Self) -> Self:
+        """Keep one; it is as good as two."""
+        return newer
+
+
 class PrefetchStatus(Struct, frozen=True):
     """Recall as `/memory status` shows it; budget in units."""
 
@@ -235,6 +245,7 @@ PrefetchMessage = (
     | TurnAborted
     | BranchChanged
     | FileRead
+    | SeenWanted
     | Reconfigured
     | PrefetchStatusWanted
 )

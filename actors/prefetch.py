@@ -43,6 +43,7 @@ from pi_project_memory.actors.messages import (
     PromptSubmitted,
     RecallReport,
     Reconfigured,
+    SeenWanted,
     Selection,
     SelectionReady,
     TurnAborted,
@@ -147,6 +148,8 @@ class PrefetchActor(Actor[PrefetchMessage]):
                 await self._change_branch(message)
             case FileRead():
                 await self._remember_read(message)
+            case SeenWanted():
+                self._tell_index(VersionsSeen(self.generations.current, self._state.seen, reset=True))
             case Reconfigured():
                 self._reconfigure(message)
             case PrefetchStatusWanted():

@@ -12,7 +12,7 @@ from pi_project_memory.actors.core.changes_notice import INDEX
 from pi_project_memory.actors.core.snapshots import Fingerprint
 from pi_project_memory.actors.core.windows import INDEX_WARNING
 from pi_project_memory.actors.mailbox import Reply
-from pi_project_memory.actors.messages import ChangesWanted, SectionOutdated, VersionsSeen
+from pi_project_memory.actors.messages import ChangesWanted, SectionOutdated, TopicsWanted, VersionsSeen
 from pi_project_memory.actors.ports.host import HiddenMessage, HostError
 from pi_project_memory.actors.ports.store import InMemoryStore
 from reader_kit import DAY_MS, NOW_MS, TOPICS, Reader, choosing, filled
@@ -587,4 +587,20 @@ async def test_a_notice_that_takes_too_long_for_one_request_comes_with_the_next(
         reader.store.put("a.md", edited("a.md"))
         with pytest.raises(Exception, match="no answer within"):
             await reader.index.ask(lambda reply: ChangesWanted(reader.number, reply), 0.1)
+        assert await reader.told() == ["/m/a.md"]
+
+
+@pytest.mark.req("IDX-7", "LIFE-4")
+async def test_an_actor_that_is_made_again_knows_what_the_model_has_met(monkeypatch: pytest.MonkeyPatch):
+    async def fail(*_: object) -> None:
+        raise ValueError("a fault of ours")
+
+    async with Reader(choosing("a.md")).running() as reader:
+        await reader.turn(QUERY)
+        with monkeypatch.context() as patch:
+            patch.setattr(type(reader.store), "scan", fail)
+            reader.index.tell(TopicsWanted(reader.generations.current, Reply()))
+            await turns()
+        assert reader.trace.named("actor_failed")
+        reader.store.put("a.md", edited("a.md"))
         assert await reader.told() == ["/m/a.md"]

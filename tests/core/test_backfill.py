@@ -29,7 +29,7 @@ def test_a_pointer_is_title_link_and_hook():
     assert link_pointer(topic("sub/a.md")) == "- [a](sub/a.md)"
 
 
-@pytest.mark.req("IDX-2")
+@pytest.mark.req("IDX-2", "C07")
 def test_at_most_160_lines_in_the_order_given():
     index = backfill_index([topic(f"{n}.md") for n in range(400)])
     assert index == "".join(f"- [{n}]({n}.md)\n" for n in range(160))
@@ -37,6 +37,7 @@ def test_at_most_160_lines_in_the_order_given():
 
 @pytest.mark.req("IDX-2")
 @pytest.mark.parametrize("letter", ["x", "😀"])
+@pytest.mark.req("C07")
 def test_at_most_20000_units_in_lines_under_150(letter: str):
     index = backfill_index([topic(f"{n:03}.md", "t", letter * 180) for n in range(400)])
     lines = index.splitlines()

@@ -99,7 +99,7 @@ def test_folding_gives_the_state_that_the_steps_gave():
     assert rebuild(json.loads(json.dumps(entries))) == stepwise
 
 
-@pytest.mark.req("RCL-3")
+@pytest.mark.req("RCL-3", "C42")
 def test_a_recall_that_stands_on_the_branch_twice_is_charged_once():
     assert rebuild([recall("r1", A), message("1"), recall("r1", A)]).used == 100
     assert rebuild([recall("r1", A), recall("r2", A)]).used == 200

@@ -86,7 +86,7 @@ def test_words_are_not_added_up_over_messages():
     assert judge(said, frozenset()) == "too few words"
 
 
-@pytest.mark.req("EXT-3")
+@pytest.mark.req("EXT-3", "C28")
 def test_nothing_runs_on_a_row_of_short_answers_until_somebody_says_something():
     """Case C28: four turns without prose, then one with it."""
     short = [entry("user", content) for content in ("ok", "yes do", "", [IMAGE])]

@@ -41,6 +41,7 @@ def header(*lines: str) -> Header:
     ],
     ids=["plain", "bom", "crlf", "cr", "bom+crlf", "trailing space", "fence at end", "tabs", "top level"],
 )
+@pytest.mark.req("C48", "C49")
 def test_every_spelling_of_the_fences_gives_the_same_header(text: str):
     assert parse_header(text) == READ
 
@@ -154,6 +155,7 @@ def test_modified_is_an_iso_or_yaml_date_or_nothing(text: str, expected: float |
         ("description: first: part\n  second: part", "first: part second: part"),
     ],
 )
+@pytest.mark.req("C50")
 def test_a_value_that_is_no_plain_yaml_is_taken_as_written_and_hides_no_other(line: str, description: str):
     expected = Header("a", description, "project", ms(2024, 1, 1), "lines")
     assert header("name: 'a'", line, "metadata: {type: project}", "modified: 2024-01-01") == expected
@@ -211,6 +213,7 @@ HOSTILE = {
 
 @pytest.mark.req("IDX-6")
 @pytest.mark.parametrize("lines", HOSTILE.values(), ids=HOSTILE.keys())
+@pytest.mark.req("C50")
 def test_hostile_headers_are_harmless_and_read_with_little_work(
     lines: list[str], monkeypatch: pytest.MonkeyPatch
 ):
@@ -242,7 +245,7 @@ def test_nesting_beyond_eight_levels_is_not_followed(levels: int, syntax: str):
     assert header("name: n", "x: " + "[" * (levels - 1) + "]" * (levels - 1)) == Header("n", syntax=syntax)
 
 
-@pytest.mark.req("IDX-6")
+@pytest.mark.req("IDX-6", "C50")
 def test_values_of_a_yaml_bomb_are_not_expanded():
     assert header("x: &x [a]", "description: *x", "name: n") == Header("n", "*x", syntax="lines")
 

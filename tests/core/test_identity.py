@@ -64,14 +64,14 @@ def test_keys_and_hashes_are_those_of_javascript():
     assert any(java_hash(root) > 2**31 for root in roots if len(project_key(root)) > 200)
 
 
-@pytest.mark.req("PATH-2")
+@pytest.mark.req("PATH-2", "C66")
 def test_a_negative_hash_counts_as_unsigned():
     assert base36(-1772312554 & 0xFFFFFFFF) == "15px8uu"
     assert base36(0) == "0"
     assert base36(2**32 - 1) == "1z141z3"
 
 
-@pytest.mark.req("PATH-2")
+@pytest.mark.req("PATH-2", "C66")
 def test_the_key_is_cut_after_two_hundred_units():
     root = "/" + "x" * 199
     assert project_key(root) == "-" + "x" * 199

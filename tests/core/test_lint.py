@@ -41,7 +41,7 @@ def test_a_good_topic_has_no_findings():
     assert lint_topic("a.md", GOOD) == ()
 
 
-@pytest.mark.req("IDX-8")
+@pytest.mark.req("IDX-8", "C52")
 @pytest.mark.parametrize(
     ("data", "words"),
     [
@@ -74,7 +74,7 @@ def test_a_good_index_has_no_findings():
     assert lint_index(text, {"MEMORY.md", "a.md", "sub/b c.md", "c.md"}) == ()
 
 
-@pytest.mark.req("IDX-8")
+@pytest.mark.req("IDX-8", "C05")
 def test_prose_in_the_index_is_named_by_its_lines():
     text = "## Prefs\n" + "The user likes tabs.\n" * 30 + "- [A](a.md)\n- a bare item\n"
     (finding,) = lint_index(text, {"a.md"})

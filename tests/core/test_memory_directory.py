@@ -88,6 +88,7 @@ def test_valid_directories_are_expanded_and_normalised(configured: str, path: st
         ("/srv/x\udcff", "no file name can hold"),
     ],
 )
+@pytest.mark.req("C70")
 def test_other_directories_fall_back_with_a_reason(configured: str, reason: str):
     answer = configured_memory_directory(configured, HOME)
     assert answer.path is None

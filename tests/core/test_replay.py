@@ -48,7 +48,7 @@ def entry(message: dict[str, Any]) -> dict[str, Any]:
     return {"type": "message", "id": "e", "message": message}
 
 
-@pytest.mark.req("EXT-5")
+@pytest.mark.req("EXT-5", "C41")
 def test_the_same_model_gets_its_own_words_back_as_they_were():
     """Case C41: byte for byte, since a signature covers what it signs."""
     message = said_by(A, THINKING, REDACTED, TEXT, CALL)
@@ -57,6 +57,7 @@ def test_the_same_model_gets_its_own_words_back_as_they_were():
 
 @pytest.mark.req("EXT-5")
 @pytest.mark.parametrize("model", OTHERS.values(), ids=OTHERS.keys())
+@pytest.mark.req("C41")
 def test_any_other_model_gets_neither_thinking_nor_signatures(model: tuple[str, str, str]):
     fit = for_model(said_by(A, THINKING, REDACTED, TEXT, CALL), model)
     assert fit is not None

@@ -49,6 +49,7 @@ ENGLAND = "\U0001f3f4" + tags("gbeng") + "\U000e007f"
         (ENGLAND + tags("more"), ENGLAND),
     ],
 )
+@pytest.mark.req("C57")
 def test_removes_what_a_reader_cannot_see(text: str, cleaned: str):
     assert sanitize(text) == cleaned
     assert sanitize_line(text) == cleaned
@@ -234,6 +235,7 @@ def disguised_tags(draw: st.DrawFn) -> str:
 @pytest.mark.req("SAN-3")
 @settings(deadline=None)
 @given(before=st.sampled_from(["", "text ", "a < b ", "<", "&lt;", "<b>", "list<"]), tag=disguised_tags())
+@pytest.mark.req("C58")
 def test_no_reserved_tag_passes_in_any_disguise(before: str, tag: str):
     for clean in (sanitize, sanitize_line):
         cleaned = clean(before + tag)

@@ -113,6 +113,7 @@ def test_an_unknown_api_is_asked_in_words_and_so_is_a_thinking_model_that_takes_
 
 @pytest.mark.req("SEL-5")
 @pytest.mark.parametrize("status", RETRIED)
+@pytest.mark.req("C40")
 def test_a_client_error_is_retried_with_the_tool(status: int):
     assert judge("native", failure("no"), status) == RetryWithTool(f"HTTP {status}: no")
 
@@ -127,6 +128,7 @@ def test_every_other_status_is_final_whatever_the_text_says(status: int):
 @pytest.mark.req("SEL-5")
 @pytest.mark.parametrize("word", ["structured_output", "json_schema", "response_format", "output_config"])
 @pytest.mark.parametrize("status", [None, 200, 400, 402, 418])
+@pytest.mark.req("C40")
 def test_a_text_that_speaks_of_the_format_is_retried(word: str, status: int | None):
     outcome = judge("native", failure(f"unknown field '{word}'."), status)
     assert isinstance(outcome, RetryWithTool)
@@ -171,6 +173,7 @@ def test_network_errors_and_refusals_are_final(text: str):
 
 @pytest.mark.req("SEL-5")
 @pytest.mark.parametrize("word", ["refusal", "content_filter", "safety", "SAFETY"])
+@pytest.mark.req("C40")
 def test_a_refusal_is_final_even_as_a_client_error(word: str):
     assert isinstance(judge("native", failure(f"blocked by {word}"), 400), Failed)
     explained = failure("I will not talk about json_schema", rawStopReason=f"incomplete.{word}")
@@ -188,6 +191,7 @@ def test_an_answer_that_was_cut_off_or_filtered_is_final(mode: Mode):
 
 @pytest.mark.req("SEL-7")
 @pytest.mark.parametrize("mode", ["native", "tool"])
+@pytest.mark.req("C40")
 def test_a_cancelled_request_is_silent(mode: Mode):
     aborted = failure("Request was aborted", stopReason="aborted")
     assert judge(mode, aborted, 400) == Cancelled()
@@ -247,6 +251,7 @@ def test_text_in_several_blocks_is_one_answer_and_thinking_is_none():
     ],
     ids=lambda text: text[:45],
 )
+@pytest.mark.req("C40")
 def test_a_success_in_another_form_is_final(text: str):
     """The second request is for an API that refused the form, not for a model that did not keep to it."""
     assert isinstance(judge("native", answer(text), 200), Failed)

@@ -33,6 +33,7 @@ def kept_text(text: str) -> str:
 
 @pytest.mark.req("IDX-1")
 @pytest.mark.parametrize("line", ["x" * 147, "😀" * 73 + "x"])
+@pytest.mark.req("C02")
 def test_the_unit_limit_counts_line_breaks_and_surrogates_and_keeps_whole_lines(line: str):
     window = index_window((line + "\n") * 180)
     assert (window.lines_kept, window.units_kept) == (168, 24_864)
@@ -42,6 +43,7 @@ def test_the_unit_limit_counts_line_breaks_and_surrogates_and_keeps_whole_lines(
 
 @pytest.mark.req("IDX-1")
 @pytest.mark.parametrize(("units", "kept"), [(24_999, 24_999), (25_000, 25_000), (25_001, 24_900)])
+@pytest.mark.req("C02")
 def test_the_limit_is_exactly_25000_units(units: int, kept: int):
     text = ("y" * 299 + "\n") * 83 + "z" * (units - 24_900)
     window = index_window(text)
@@ -107,6 +109,7 @@ def test_the_topic_window_is_exactly_200_lines():
 
 @pytest.mark.req("RCL-1")
 @pytest.mark.parametrize(("size", "lines"), [(4_095, 2), (4_096, 2), (4_097, 1)])
+@pytest.mark.req("C44")
 def test_the_topic_window_is_exactly_4096_bytes(size: int, lines: int):
     data = b"first\n" + b"x" * (size - 6)
     window = topic_window(data)
@@ -121,13 +124,13 @@ def test_the_line_break_belongs_to_its_line():
     assert topic_window(b"a\r\n" + b"x" * 4_092 + b"\r\n").bytes == 3
 
 
-@pytest.mark.req("RCL-1")
+@pytest.mark.req("RCL-1", "C44")
 def test_a_first_line_that_is_too_long_leaves_an_empty_body():
     window = topic_window(b"x" * 5_000)
     assert (window.text, window.lines, window.truncated) == ("", 0, True)
 
 
-@pytest.mark.req("RCL-1")
+@pytest.mark.req("RCL-1", "C44")
 def test_it_stops_at_the_first_line_that_does_not_fit_even_if_a_later_one_would():
     window = topic_window(b"short\n" * 199 + b"x" * 4_000 + b"\nshort\n")
     assert (window.text, window.lines) == ("short\n" * 199, 199)
@@ -135,6 +138,7 @@ def test_it_stops_at_the_first_line_that_does_not_fit_even_if_a_later_one_would(
 
 @pytest.mark.req("RCL-1")
 @pytest.mark.parametrize("shift", [0, 1, 2])
+@pytest.mark.req("C44")
 def test_a_character_over_the_byte_limit_is_never_split(shift: int):
     data = ("ok\n" + "." * shift + "日" * 1_400).encode()
     window = topic_window(data)

@@ -192,7 +192,7 @@ async def test_a_move_in_the_tree_follows_the_branch(pi_home: PiHome, provider: 
     assert [len(message_texts(request)) for request in provider.requests_for("small")] == [1, 3, 1, 5]
 
 
-@pytest.mark.req("HOST-12", "RCL-2", "SEL-7")
+@pytest.mark.req("HOST-12", "RCL-2", "SEL-7", "C82")
 async def test_a_late_answer_does_not_reach_the_session_that_came_instead(
     pi_home: PiHome, provider: FakeProvider, back: Path
 ):

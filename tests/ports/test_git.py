@@ -84,6 +84,7 @@ async def root_of(cwd: Path, git: CommandGit | None = None) -> ProjectRoot:
 
 @pytest.mark.req("PATH-1")
 @pytest.mark.real_time
+@pytest.mark.req("C62")
 async def test_linked_worktrees_belong_to_the_main_checkout(tmp_path: Path):
     main = repository(tmp_path / "main")
     for name in ("one", "two"):
@@ -168,6 +169,7 @@ async def test_names_of_any_kind(tmp_path: Path, name: str):
 
 @pytest.mark.req("PATH-1")
 @pytest.mark.real_time
+@pytest.mark.req("C64")
 async def test_variables_of_git_do_not_lead_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     main, other = repository(tmp_path / "main"), repository(tmp_path / "other")
     for name, value in {
@@ -188,6 +190,7 @@ async def test_variables_of_git_do_not_lead_elsewhere(tmp_path: Path, monkeypatc
 @pytest.mark.req("PATH-1")
 @pytest.mark.real_time
 @pytest.mark.parametrize("where", ["environment", "home", "repository"])
+@pytest.mark.req("C64")
 async def test_no_configured_program_runs(tmp_path: Path, where: str):
     main, marker = repository(tmp_path / "main"), tmp_path / "marker"
     (main / "file").write_text("x")

@@ -117,7 +117,7 @@ def test_what_exists_keeps_its_mode_and_its_files(agent: Path, tmp_path: Path):
     assert (notes / "a.md").read_text() == "kept"
 
 
-@pytest.mark.req("PATH-3")
+@pytest.mark.req("PATH-3", "C60")
 def test_projects_of_one_key_are_kept_apart_in_the_order_they_came(agent: Path):
     for _ in range(2):
         found = [make(agent, root).namespace_dir for root in ROOTS]
@@ -142,6 +142,7 @@ def refusing(code: int) -> Callable[..., None]:
 @pytest.mark.parametrize(
     "ops", [REAL_DISK, replace(REAL_DISK, link=refusing(errno.EPERM))], ids=["links", "no links"]
 )
+@pytest.mark.req("C60")
 def test_projects_that_start_at_once_get_one_namespace_each(agent: Path, ops: DiskOps):
     start = threading.Barrier(9)
     found: list[tuple[str, str]] = []
@@ -467,6 +468,7 @@ def test_any_other_memory_root_is_an_error_that_says_what_to_do(
 
 @pytest.mark.req("CFG-5")
 @pytest.mark.parametrize("configured", ["./m", "~", "~/..", "/", "C:", "/a/.GIT/b", "/a\0b", "  ", "~/"])
+@pytest.mark.req("C70")
 def test_a_directory_that_is_not_valid_means_the_default_one(agent: Path, tmp_path: Path, configured: str):
     paths = make(agent, configured=configured)
     assert (paths.custom, paths.memory_dir) == (False, f"{namespace(agent, ROOTS[0])}/memory")
@@ -538,6 +540,7 @@ def test_the_default_directory_named_outright_has_the_same_locks_and_a_store_of_
 
 @pytest.mark.req("PATH-1", "PATH-3", "PATH-4")
 @pytest.mark.real_time
+@pytest.mark.req("C62")
 async def test_linked_worktrees_have_one_key_and_one_lock_set(agent: Path, tmp_path: Path):
     def git(*args: str) -> None:
         subprocess.run(["git", "-C", str(tmp_path), *args], check=True, capture_output=True, timeout=60)
@@ -558,6 +561,7 @@ async def test_linked_worktrees_have_one_key_and_one_lock_set(agent: Path, tmp_p
 
 @pytest.mark.req("PATH-2", "PATH-3")
 @pytest.mark.parametrize("length", [200, 201, 262, 4000])
+@pytest.mark.req("C66")
 def test_roots_of_any_length_have_a_directory(agent: Path, length: int):
     root, twin = "/" + "x" * (length - 2) + "-", "/" + "x" * (length - 2) + "_"
     first, second = make(agent, root), make(agent, twin)
@@ -565,7 +569,7 @@ def test_roots_of_any_length_have_a_directory(agent: Path, length: int):
     assert second.namespace_dir != first.namespace_dir
 
 
-@pytest.mark.req("PATH-2", "PATH-5")
+@pytest.mark.req("PATH-2", "PATH-5", "C66")
 def test_a_file_system_with_short_names_gives_an_error_that_names_the_way_out(agent: Path):
     def mkdir(path: str, mode: int) -> None:
         if len(os.fsencode(Path(path).name)) > 143:

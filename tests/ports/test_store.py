@@ -28,7 +28,7 @@ async def test_the_index_is_read_as_it_is(root: Path):
     assert await DiskStore(root).read_index() == "\ufeff# Prefs\r\n日 \ufffd"
 
 
-@pytest.mark.req("IDX-3", "IDX-2")
+@pytest.mark.req("IDX-3", "IDX-2", "C05")
 async def test_prose_in_a_curated_index_is_loaded_and_never_rewritten(root: Path):
     text = "## Prefs\n" + "prose\n" * 39
     put(root / "MEMORY.md", text)
@@ -107,7 +107,7 @@ async def test_an_index_that_leads_to_a_file_inside_the_root_is_read(root: Path)
     assert await DiskStore(root).read_index() == "- [A](a.md)\n"
 
 
-@pytest.mark.req("IDX-2")
+@pytest.mark.req("IDX-2", "C07")
 async def test_a_missing_index_is_backfilled_once_within_its_bounds(root: Path):
     for number in range(400):
         put(root / f"{number:03}.md", FULL.replace("description: d", "description: " + "x" * 180), number)

@@ -179,7 +179,7 @@ async def test_switched_off_it_creates_nothing_and_asks_nobody(tmp_path: Path, o
     assert told(session, SUMMARY_TYPE) == []
 
 
-@pytest.mark.req("EXT-1", "EXT-4")
+@pytest.mark.req("EXT-1", "EXT-4", "C34")
 async def test_a_compaction_loses_nothing_that_was_said_before_it(tmp_path: Path):
     """Case C34: the fact is in the first of six turns, and a run every ten was wanted."""
     async with playing(tmp_path, extraction={"everyNTurns": 10}) as session:
@@ -342,7 +342,7 @@ async def test_two_main_agents_and_two_extractors_leave_whole_files(tmp_path: Pa
 # An edit by somebody else during a run.
 
 
-@pytest.mark.req("SUB-4", "IDX-7")
+@pytest.mark.req("SUB-4", "IDX-7", "C12")
 async def test_an_edit_during_a_run_is_kept_and_the_model_reads_again(tmp_path: Path):
     """Case C12: fifty lines are added between the read and the write of three."""
     stale = call("write", content="- [X](x.md) — one\n- [Y](y.md) — two\n- [Z](z.md) — three\n")

@@ -478,6 +478,7 @@ OUTSIDE_CHANGES = [_append, _same_size, _replaced, lambda path: path.write_text(
 @pytest.mark.req("SUB-4")
 @pytest.mark.parametrize("change", OUTSIDE_CHANGES, ids=["appended", "same size", "replaced", "emptied"])
 @pytest.mark.parametrize("own", [False, True], ids=["read", "written"])
+@pytest.mark.req("C12")
 async def test_a_change_by_somebody_else_ends_the_baseline(
     yard: Yard,
     change: Callable[[Path], Any],

@@ -267,6 +267,16 @@ async def test_read_then_write(bench: Bench):
     assert bench.changes == {"a.md": "updated"}
 
 
+@pytest.mark.req("C52", "SUB-2")
+async def test_a_header_that_is_no_yaml_is_stored_as_it_was_sent(bench: Bench):
+    path = f"{bench.yard.memory}/odd.md"
+    text = '---\nname: odd\ndescription: "abc "def" ghi"\n---\nbody\n'
+    await bench("write", path=path, content=text)
+    await bench("edit", path=path, edits=[{"oldText": "body", "newText": "more"}])
+    assert not bench.failed
+    assert Path(path).read_text() == text.replace("body", "more")
+
+
 @pytest.mark.req("SUB-4")
 async def test_an_edit_of_an_unknown_file_does_not_show_its_text_first(bench: Bench):
     """A failed match would offer the file's lines to a run that has not read them."""

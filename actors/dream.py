@@ -16,13 +16,7 @@ from typing import assert_never
 import anyio
 
 from pi_project_memory.actors.actor import Actor
-from pi_project_memory.actors.consolidation import Consolidation
-from pi_project_memory.actors.core.config import Config, ThinkingLevel
-from pi_project_memory.actors.core.dream_gate import Cause, Closed, Decision, Facts, Find, Past, decide
-from pi_project_memory.actors.core.dream_state import DreamState
-from pi_project_memory.actors.extraction import Standing
-from pi_project_memory.actors.mailbox import Mailbox, MailboxClosedError, Reply
-from pi_project_memory.actors.messages import (
+from pi_project_memory.actors.background_messages import (
     Activity,
     DreamDone,
     DreamDrainWanted,
@@ -32,9 +26,15 @@ from pi_project_memory.actors.messages import (
     DreamStatusWanted,
     DreamTurn,
     DreamWanted,
-    Reconfigured,
     TurnsSettled,
 )
+from pi_project_memory.actors.consolidation import Consolidation
+from pi_project_memory.actors.core.config import Config, ThinkingLevel
+from pi_project_memory.actors.core.dream_gate import Cause, Closed, Decision, Facts, Find, Past, decide
+from pi_project_memory.actors.core.dream_state import DreamState
+from pi_project_memory.actors.extraction import Standing
+from pi_project_memory.actors.mailbox import Mailbox, MailboxClosedError, Reply
+from pi_project_memory.actors.messages import Reconfigured
 from pi_project_memory.actors.ports.activity import ActivitySink
 from pi_project_memory.actors.ports.dream_state import Damaged
 from pi_project_memory.actors.ports.sessions import SessionSeen

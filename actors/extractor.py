@@ -16,6 +16,18 @@ from typing import assert_never
 import anyio
 
 from pi_project_memory.actors.actor import Actor
+from pi_project_memory.actors.background_messages import (
+    Activity,
+    ExtractionDone,
+    ExtractionEnded,
+    ExtractionTurn,
+    ExtractionWanted,
+    ExtractorMessage,
+    ExtractorStatus,
+    ExtractorStatusWanted,
+    IdleTimeUp,
+    TurnsSettled,
+)
 from pi_project_memory.actors.core.config import Config, ThinkingLevel
 from pi_project_memory.actors.core.cursor import (
     Abort,
@@ -39,20 +51,7 @@ from pi_project_memory.actors.core.cursor import (
 )
 from pi_project_memory.actors.extraction import Extraction, Standing
 from pi_project_memory.actors.mailbox import Mailbox, MailboxClosedError, Reply
-from pi_project_memory.actors.messages import (
-    Activity,
-    BranchChanged,
-    ExtractionDone,
-    ExtractionEnded,
-    ExtractionTurn,
-    ExtractionWanted,
-    ExtractorMessage,
-    ExtractorStatus,
-    ExtractorStatusWanted,
-    IdleTimeUp,
-    Reconfigured,
-    TurnsSettled,
-)
+from pi_project_memory.actors.messages import BranchChanged, Reconfigured
 from pi_project_memory.actors.ports.activity import ActivitySink
 from pi_project_memory.actors.ports.host import HistoryHead, HostError, JsonObject
 from pi_project_memory.actors.ports.trace import TURN, Trace, fault, in_turn

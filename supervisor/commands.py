@@ -7,17 +7,16 @@ from dataclasses import dataclass
 
 from anyio.abc import TaskGroup
 
-from pi_project_memory.actors.core.dream_gate import DISABLED
-from pi_project_memory.actors.core.recall import shortened
-from pi_project_memory.actors.mailbox import AskTimeoutError
-from pi_project_memory.actors.messages import (
+from pi_project_memory.actors.background_messages import (
     DreamDone,
     DreamWanted,
     ExtractionDone,
     ExtractionWanted,
-    TopicList,
-    TopicsWanted,
 )
+from pi_project_memory.actors.core.dream_gate import DISABLED
+from pi_project_memory.actors.core.recall import shortened
+from pi_project_memory.actors.mailbox import AskTimeoutError
+from pi_project_memory.actors.messages import TopicList, TopicsWanted
 from pi_project_memory.actors.ports.clock import Clock
 from pi_project_memory.supervisor.asking import ASK_ERRORS
 from pi_project_memory.supervisor.facts import gather_facts

@@ -8,18 +8,15 @@ from dataclasses import dataclass
 
 import anyio
 
-from pi_project_memory.actors.core.config import Role, RoleModel, ThinkingLevel
-from pi_project_memory.actors.core.usage import Usage
-from pi_project_memory.actors.messages import (
+from pi_project_memory.actors.background_messages import (
     DreamStatus,
     DreamStatusWanted,
     ExtractorStatus,
     ExtractorStatusWanted,
-    PrefetchStatus,
-    PrefetchStatusWanted,
-    Section,
-    SectionWanted,
 )
+from pi_project_memory.actors.core.config import Role, RoleModel, ThinkingLevel
+from pi_project_memory.actors.core.usage import Usage
+from pi_project_memory.actors.messages import PrefetchStatus, PrefetchStatusWanted, Section, SectionWanted
 from pi_project_memory.actors.notifier import Warned
 from pi_project_memory.actors.ports.host import HostError
 from pi_project_memory.actors.roles import RoleUnavailableError, resolve_role

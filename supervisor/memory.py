@@ -11,14 +11,13 @@ import anyio
 from anyio.abc import TaskGroup
 
 from pi_project_memory.actors.actor import Actor
+from pi_project_memory.actors.background_messages import DreamMessage, ExtractorMessage
 from pi_project_memory.actors.core.config import Config, Role
 from pi_project_memory.actors.core.usage import Usage
 from pi_project_memory.actors.index import IndexActor
 from pi_project_memory.actors.mailbox import Mailbox, MailboxClosedError, MailboxFullError, Message
 from pi_project_memory.actors.messages import (
     BackgroundWrites,
-    DreamMessage,
-    ExtractorMessage,
     IndexMessage,
     PrefetchMessage,
     Reconfigured,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pi_project_memory.actors.background_messages import DreamDone, ExtractionDone
 from pi_project_memory.actors.core.sanitize import sanitize_line
-from pi_project_memory.actors.messages import DreamDone, ExtractionDone
 from pi_project_memory.actors.subagent.attempt import Attempt
 from pi_project_memory.actors.subagent.run import Report
 from pi_project_memory.supervisor.host.protocol import CommandAnswer

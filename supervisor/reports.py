@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from pi_project_memory.actors.background_messages import Activity, DreamStatus, ExtractorStatus
 from pi_project_memory.actors.core.branch import RECALL_BUDGET
 from pi_project_memory.actors.core.jstext import iso_from_ms
 from pi_project_memory.actors.core.usage import Usage
 from pi_project_memory.actors.core.windows import INDEX_LINES, INDEX_UNITS
-from pi_project_memory.actors.messages import (
-    Activity,
-    DreamStatus,
-    ExtractorStatus,
-    PrefetchStatus,
-    RecallReport,
-    Section,
-)
+from pi_project_memory.actors.messages import PrefetchStatus, RecallReport, Section
 from pi_project_memory.actors.subagent.attempt import Attempt
 from pi_project_memory.supervisor.facts import MemoryFacts, RoleFacts, StatusFacts
 from pi_project_memory.supervisor.setup import Off, Settings

@@ -16,6 +16,7 @@ import anyio
 from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
+from pi_project_memory.actors.background_messages import TurnsSettled
 from pi_project_memory.actors.core.config import ThinkingLevel
 from pi_project_memory.actors.core.sanitize import sanitize
 from pi_project_memory.actors.mailbox import Reply
@@ -28,7 +29,6 @@ from pi_project_memory.actors.messages import (
     SectionOutdated,
     SectionWanted,
     TurnAborted,
-    TurnsSettled,
     UserMessageSeen,
 )
 from pi_project_memory.actors.ports.host import HiddenMessage

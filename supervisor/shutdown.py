@@ -7,8 +7,9 @@ from typing import Literal
 
 import anyio
 
+from pi_project_memory.actors.background_messages import DreamDrainWanted, ExtractionDone, ExtractionWanted
 from pi_project_memory.actors.core.config import ThinkingLevel
-from pi_project_memory.actors.messages import DreamDrainWanted, ExtractionDone, ExtractionWanted, TurnAborted
+from pi_project_memory.actors.messages import TurnAborted
 from pi_project_memory.supervisor.asking import answer_or_none
 from pi_project_memory.supervisor.memory import Memory
 

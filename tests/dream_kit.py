@@ -12,11 +12,7 @@ from typing import Any
 
 import anyio
 
-from pi_project_memory.actors.consolidation import Consolidation
-from pi_project_memory.actors.core.config import Config, DreamConfig, ModelRef, Models, RoleModel
-from pi_project_memory.actors.dream import DreamActor
-from pi_project_memory.actors.mailbox import Mailbox
-from pi_project_memory.actors.messages import (
+from pi_project_memory.actors.background_messages import (
     DreamDone,
     DreamDrainWanted,
     DreamStatus,
@@ -24,6 +20,10 @@ from pi_project_memory.actors.messages import (
     DreamWanted,
     TurnsSettled,
 )
+from pi_project_memory.actors.consolidation import Consolidation
+from pi_project_memory.actors.core.config import Config, DreamConfig, ModelRef, Models, RoleModel
+from pi_project_memory.actors.dream import DreamActor
+from pi_project_memory.actors.mailbox import Mailbox
 from pi_project_memory.actors.notifier import Notifier
 from pi_project_memory.actors.ports.clock import ManualClock
 from pi_project_memory.actors.ports.dream_state import DreamStateFile

@@ -11,20 +11,19 @@ from typing import Any, Literal
 import anyio
 
 from host_kit import TroubledHost
-from pi_project_memory.actors.core.config import Config, ExtractionConfig, ModelRef, Models, RoleModel
-from pi_project_memory.actors.extraction import Extraction
-from pi_project_memory.actors.extractor import CURSOR_TYPE, ExtractorActor
-from pi_project_memory.actors.mailbox import Mailbox
-from pi_project_memory.actors.messages import (
-    BranchChanged,
+from pi_project_memory.actors.background_messages import (
     ExtractionDone,
     ExtractionWanted,
     ExtractorMessage,
     ExtractorStatus,
     ExtractorStatusWanted,
-    Reconfigured,
     TurnsSettled,
 )
+from pi_project_memory.actors.core.config import Config, ExtractionConfig, ModelRef, Models, RoleModel
+from pi_project_memory.actors.extraction import Extraction
+from pi_project_memory.actors.extractor import CURSOR_TYPE, ExtractorActor
+from pi_project_memory.actors.mailbox import Mailbox
+from pi_project_memory.actors.messages import BranchChanged, Reconfigured
 from pi_project_memory.actors.notifier import Notifier
 from pi_project_memory.actors.ports.activity import NoActivity
 from pi_project_memory.actors.ports.clock import ManualClock

@@ -14,15 +14,11 @@ from msgspec import structs
 
 from dream_kit import HEAD, HOUR, NOW, Dreamer, Place, ready
 from pi_project_memory.actors.actor import ActorFailedError
+from pi_project_memory.actors.background_messages import Activity, DreamDone, TurnsSettled
 from pi_project_memory.actors.core.config import Config, DreamConfig, ModelRef
 from pi_project_memory.actors.core.dream_gate import Closed
 from pi_project_memory.actors.core.lock_rules import DREAM_LOCK, LAST_DREAM_AT_LOCK
-from pi_project_memory.actors.messages import (
-    Activity,
-    DreamDone,
-    Reconfigured,
-    TurnsSettled,
-)
+from pi_project_memory.actors.messages import Reconfigured
 from pi_project_memory.actors.ports import sessions as sessions_port
 from pi_project_memory.actors.ports.locks import FileLocks, LockHandle
 from pi_project_memory.actors.ports.sessions import SessionFiles, Sessions, SessionSeen

@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 from dream_kit import DONE, HANGS, HEAD, HOUR, NOW, RULES, Dreamer, Place, Shown, calls, ready, tool
+from pi_project_memory.actors.background_messages import TurnsSettled
 from pi_project_memory.actors.consolidation import MOST_LISTED, listed
 from pi_project_memory.actors.core.dream_gate import Facts, Past
 from pi_project_memory.actors.core.dream_state import DreamState
@@ -18,7 +19,6 @@ from pi_project_memory.actors.core.lock_rules import DREAM_LOCK, LAST_DREAM_AT_L
 from pi_project_memory.actors.extraction import Extraction, Standing
 from pi_project_memory.actors.extractor import ExtractorActor
 from pi_project_memory.actors.mailbox import Mailbox
-from pi_project_memory.actors.messages import TurnsSettled
 from pi_project_memory.actors.notifier import Notifier
 from pi_project_memory.actors.ports.host import HostError, ModelAnswer, ModelQuery, ModelRequest
 from pi_project_memory.actors.ports.locks import FileLocks, LockHandle

@@ -15,18 +15,18 @@ import pytest
 from actors_kit import Outcome
 from extractor_kit import NOTHING, SAID, Theatre, config, theatre, write, writing
 from pi_project_memory.actors.actor import ActorFailedError
-from pi_project_memory.actors.core.config import ModelRef, RoleModel
-from pi_project_memory.actors.core.lock_rules import EXTRACT_LOCK, Busy, BusyReason
-from pi_project_memory.actors.core.summary import SUMMARY_TYPE
-from pi_project_memory.actors.core.usage import Usage
-from pi_project_memory.actors.extractor import CURSOR_TYPE, find_cursor
-from pi_project_memory.actors.messages import (
-    BackgroundWrites,
+from pi_project_memory.actors.background_messages import (
     ExtractionDone,
     ExtractionEnded,
     ExtractorStatusWanted,
     TurnsSettled,
 )
+from pi_project_memory.actors.core.config import ModelRef, RoleModel
+from pi_project_memory.actors.core.lock_rules import EXTRACT_LOCK, Busy, BusyReason
+from pi_project_memory.actors.core.summary import SUMMARY_TYPE
+from pi_project_memory.actors.core.usage import Usage
+from pi_project_memory.actors.extractor import CURSOR_TYPE, find_cursor
+from pi_project_memory.actors.messages import BackgroundWrites
 from pi_project_memory.actors.metered import MeteredModels
 from pi_project_memory.actors.ports.host import HostError, StaleHistoryError
 from pi_project_memory.actors.ports.locks import LockHandle, MemoryLocks

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors_kit import Chapter, Count, Ended, Gauge, Note, Outcome, Question, Stage, Tally, turns
-from pi_project_memory.actors import messages
+from pi_project_memory.actors import background_messages, messages
 from pi_project_memory.actors.mailbox import (
     AskTimeoutError,
     Mailbox,
@@ -34,8 +34,13 @@ def drained(mailbox: Mailbox[Any]) -> list[Any]:
 
 
 def concrete_messages() -> list[type[Message]]:
-    kinds = [value for value in vars(messages).values() if isinstance(value, type)]
-    return [kind for kind in kinds if issubclass(kind, Message) and kind.__module__ == messages.__name__]
+    kinds = [
+        value
+        for module in (messages, background_messages)
+        for value in vars(module).values()
+        if isinstance(value, type) and value.__module__ == module.__name__
+    ]
+    return [kind for kind in kinds if issubclass(kind, Message)]
 
 
 @pytest.mark.req("LIFE-1")

@@ -15,6 +15,17 @@ import pytest
 
 from actors_kit import Outcome
 from pi_project_memory.actors.actor import StaleGenerationError
+from pi_project_memory.actors.background_messages import (
+    DreamEnded,
+    DreamMessage,
+    DreamTurn,
+    ExtractionEnded,
+    ExtractionTurn,
+    ExtractionWanted,
+    ExtractorMessage,
+    IdleTimeUp,
+    TurnsSettled,
+)
 from pi_project_memory.actors.core.config import DEFAULT_CONFIG
 from pi_project_memory.actors.core.lock_rules import Busy, LockSpec
 from pi_project_memory.actors.core.snapshots import Fingerprint
@@ -24,15 +35,7 @@ from pi_project_memory.actors.messages import (
     BackgroundWrites,
     BranchChanged,
     ChangesDue,
-    DreamEnded,
-    DreamMessage,
-    DreamTurn,
-    ExtractionEnded,
-    ExtractionTurn,
-    ExtractionWanted,
-    ExtractorMessage,
     FileRead,
-    IdleTimeUp,
     IndexMessage,
     PrefetchMessage,
     PromptSubmitted,
@@ -40,7 +43,6 @@ from pi_project_memory.actors.messages import (
     Selection,
     SelectionReady,
     ToolUsed,
-    TurnsSettled,
     UserMessageSeen,
     VersionsSeen,
 )

@@ -131,16 +131,17 @@ async def test_the_idle_timer_is_cancelled(tmp_path: Path, fresh: Mapping[str, A
 
 @pytest.mark.req("CFG-6")
 async def test_new_values_hold_from_the_next_turn_on(tmp_path: Path):
-    models = {"sim/other": [NOTHING]}
+    models = {"sim/other": [NOTHING], "sim/chooser": [Reply(choose=[])]}
     async with staged(tmp_path, Reply(text="x"), models=models) as stage:
         await stage.say()
         fresh = {
             "extraction": {"everyNTurns": 2, "maxTurns": 7},
-            "models": {"extractor": {"model": "sim/other"}},
+            "models": {"extractor": {"model": "sim/other"}, "selector": {"model": "sim/chooser"}},
         }
         await stage.reload(fresh)
         await stage.say()
         assert (len(stage.requests()), len(stage.requests("sim/other"))) == (1, 0)
+        assert (len(stage.requests(SELECTOR)), len(stage.requests("sim/chooser"))) == (1, 1)
         await stage.say()
         (request,) = stage.requests("sim/other")
         assert "at most 7 turns" in str(request.messages[-1])
@@ -509,6 +510,20 @@ async def test_a_project_that_loses_its_trust_loses_its_memory_at_once(tmp_path:
         refused = await stage.reload(ON)
         assert "the project is not trusted" in refused.text
         assert stage.life.memory is None
+
+
+@pytest.mark.req("CFG-6", "SUB-5")
+async def test_a_loss_of_trust_waits_for_nothing_that_is_under_way(tmp_path: Path):
+    """Not even for a reload that takes its time."""
+    async with staged(tmp_path, HANGS) as stage:
+        await stage.say()
+        async with stage.life._changing:
+            stage.trusted = False
+            stage.settle()
+            await anyio.sleep(1)
+            assert stage.cancelled == [EXTRACTOR]
+            answer = await stage.prompt()
+            assert (answer.section, answer.pending) == (None, False)
 
 
 @pytest.mark.req("CFG-6", "SUB-5", "EXT-2")

@@ -7,24 +7,20 @@ from typing import Any
 
 import pytest
 
+from pi_project_memory.actors.background_messages import (
+    Activity,
+    DreamDone,
+    DreamStatus,
+    ExtractionDone,
+    ExtractorStatus,
+)
 from pi_project_memory.actors.core.catalogue import Topic
 from pi_project_memory.actors.core.config import DEFAULT_CONFIG, Fallback
 from pi_project_memory.actors.core.dream_gate import DISABLED, Closed
 from pi_project_memory.actors.core.frontmatter import Header
 from pi_project_memory.actors.core.recall import Verdict
 from pi_project_memory.actors.core.usage import Usage
-from pi_project_memory.actors.messages import (
-    Activity,
-    DreamDone,
-    DreamStatus,
-    ExtractionDone,
-    ExtractorStatus,
-    PrefetchStatus,
-    RecallReport,
-    Section,
-    Selection,
-    TopicList,
-)
+from pi_project_memory.actors.messages import PrefetchStatus, RecallReport, Section, Selection, TopicList
 from pi_project_memory.actors.notifier import Warned
 from pi_project_memory.actors.subagent.attempt import Attempt
 from pi_project_memory.actors.subagent.loop import LoopResult

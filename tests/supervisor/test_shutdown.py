@@ -196,6 +196,20 @@ async def test_pending_selectors_are_given_up_at_once(tmp_path: Path, reason: Sh
     assert stage.host.notices == []
 
 
+@pytest.mark.req("LIFE-5")
+async def test_selectors_are_given_up_while_an_extraction_is_still_waited_for(tmp_path: Path):
+    late = Reply(choose=["deploy.md"], delay=10)
+    async with staged(tmp_path, Reply(text="x", delay=30), models={SELECTOR: [late]}) as stage:
+        await stage.say(seconds=0)
+        seconds = Outcome()
+        async with anyio.create_task_group() as group:
+            group.start_soon(seconds.of, stage.shut_down())
+            await anyio.sleep(1)
+            assert stage.cancelled == [SELECTOR]
+        assert seconds.value == 30
+        assert stage.host.sent == []
+
+
 @pytest.mark.req("LIFE-5", "LIFE-2", "LIFE-3", "C78")
 @pytest.mark.parametrize("reason", REASONS)
 async def test_after_a_minute_what_runs_is_aborted_and_everything_is_given_back(

@@ -36,12 +36,12 @@ def _unused(loaded: LoadedConfig, home: str) -> Iterator[Observation]:
         yield Finding(_fallback(fallback), loaded.path, _edit(loaded.path))
     directory = configured_memory_directory(loaded.config.auto_memory_directory, home)
     if directory.reason is not None:
-        problem = f"autoMemoryDirectory is not used, the default directory is: {directory.reason}"
+        problem = f"'autoMemoryDirectory' is not used, the default directory is: {directory.reason}"
         yield Finding(problem, loaded.path, _edit(loaded.path))
 
 
 def _fallback(fallback: Fallback) -> str:
-    field = fallback.path or "the file"
+    field = repr(fallback.path) if fallback.path else "the file"
     return f"{field} {fallback.reason}; its default is used"
 
 

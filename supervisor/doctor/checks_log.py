@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -11,6 +11,7 @@ from typing import BinaryIO
 import msgspec
 
 from pi_project_memory.supervisor.doctor.observations import Fact, Note, Observation
+from pi_project_memory.supervisor.log import VARIABLE
 
 RECENT_MS = 7 * 24 * 60 * 60 * 1000
 MOST_SHOWN = 5
@@ -25,7 +26,7 @@ class _Event(msgspec.Struct, frozen=True):
     event: str
     time: str = ""
     level: str = ""
-    text: str = ""
+    texts: Mapping[str, str] = msgspec.field(default_factory=dict)
     actor: str = ""
     error: str = ""
 
@@ -68,4 +69,6 @@ def _told(event: _Event) -> Iterator[str]:
     if event.event == "actor_failed":
         yield f"{event.time} {event.actor} failed: {event.error[:LONGEST_TEXT]}"
     elif event.event == "notice" and event.level in {"warning", "error"}:
-        yield f"{event.time} {event.text[:LONGEST_TEXT]}"
+        # What was shown may quote what was said, so that a log holds it at the level `debug` alone.
+        words = event.texts.get("text") or f"{event.level} shown; {VARIABLE}=debug logs the words as well"
+        yield f"{event.time} {words[:LONGEST_TEXT]}"

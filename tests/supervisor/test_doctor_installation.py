@@ -319,8 +319,8 @@ class TestConfiguration:
         config, seen = check_config(clinic.surroundings())
         assert config is not None
         assert {found.problem for found in findings(seen)} == {
-            "dream.minimumHours must be an integer of at least 1; its default is used",
-            "models must be an object; its default is used",
+            "'dream.minimumHours' must be an integer of at least 1; its default is used",
+            "'models' must be an object; its default is used",
         }
         assert {(found.where, found.remedy) for found in findings(seen)} == {
             (str(path), f"$EDITOR {path}, then /memory reload-config in Pi")
@@ -335,7 +335,7 @@ class TestConfiguration:
     def test_a_memory_directory_that_falls_back_is_told_with_the_reason(self, clinic: Clinic) -> None:
         clinic.configure('{"autoMemoryDirectory": "~/.git/memory"}')
         (found,) = findings(check_config(clinic.surroundings())[1])
-        assert found.problem.startswith("autoMemoryDirectory is not used, the default directory is: ")
+        assert found.problem.startswith("'autoMemoryDirectory' is not used, the default directory is: ")
         assert "version control" in found.problem
 
     def test_a_file_that_is_not_json_is_told_with_line_and_column(self, clinic: Clinic) -> None:

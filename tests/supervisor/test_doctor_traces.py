@@ -16,12 +16,13 @@ from doctor_kit import MINUTE_MS, NOW_MS, Clinic, findings, texts
 from pi_project_memory.actors.core.identity import ProjectPaths
 from pi_project_memory.actors.core.lock_rules import LockRecord, render_record
 from pi_project_memory.actors.ports.process_identity import SystemProcesses
+from pi_project_memory.actors.ports.trace import Private, TraceValue
 from pi_project_memory.supervisor.doctor.checks_dream import check_dream
 from pi_project_memory.supervisor.doctor.checks_leftovers import check_leftovers
 from pi_project_memory.supervisor.doctor.checks_locks import check_locks
 from pi_project_memory.supervisor.doctor.checks_log import LONGEST_LINE, MOST_SHOWN, check_log
 from pi_project_memory.supervisor.doctor.observations import Fact, Finding, Note, Observation
-from pi_project_memory.supervisor.log import SessionLog
+from pi_project_memory.supervisor.log import VARIABLE, SessionLog
 
 pytestmark = [pytest.mark.real_time, pytest.mark.req("HOST-10")]
 
@@ -263,9 +264,16 @@ class TestLog:
     def logs(self, tmp_path: Path) -> Path:
         return tmp_path / "project-memory" / "logs"
 
-    def session(self, logs: Path, name: str, *events: tuple[str, dict[str, str]], age_ms: int = 0) -> Path:
+    def session(
+        self,
+        logs: Path,
+        name: str,
+        *events: tuple[str, dict[str, TraceValue]],
+        age_ms: int = 0,
+        level: str = "debug",
+    ) -> Path:
         """A log as the service writes it, under a name that sorts as given."""
-        log = SessionLog()
+        log = SessionLog.of({VARIABLE: level})
         path = log.locate(logs, name)
         for event, fields in events:
             log.event(event, **fields)
@@ -276,15 +284,15 @@ class TestLog:
         return renamed
 
     def test_the_newest_warnings_are_notes_oldest_first(self, logs: Path) -> None:
-        info = ("notice", {"level": "info", "text": "saved"})
-        self.session(logs, "1", ("notice", {"level": "warning", "text": "first"}))
+        info = ("notice", {"level": "info", "text": Private("saved")})
+        self.session(logs, "1", ("notice", {"level": "warning", "text": Private("first")}))
         self.session(
             logs,
             "2",
             info,
             ("actor_failed", {"actor": "index", "error": "ValueError('x')"}),
             ("received", {"message": "notice of something"}),
-            ("notice", {"level": "error", "text": "last"}),
+            ("notice", {"level": "error", "text": Private("last")}),
         )
         seen = list(check_log(logs, NOW_MS))
         assert all(isinstance(note, Note) for note in seen)
@@ -295,9 +303,16 @@ class TestLog:
         ]
         assert seen[0].text.startswith("20")
 
+    def test_a_log_without_the_words_tells_how_to_have_them(self, logs: Path) -> None:
+        self.session(logs, "1", ("notice", {"level": "warning", "text": Private("secret")}), level="")
+        (note,) = check_log(logs, NOW_MS)
+        assert (
+            note.text.partition(" ")[2] == "warning shown; PI_PROJECT_MEMORY_LOG=debug logs the words as well"
+        )
+
     def test_only_the_last_few_of_the_last_days_are_told(self, logs: Path) -> None:
-        many = [("notice", {"level": "warning", "text": str(number)}) for number in range(9)]
-        self.session(logs, "1", ("notice", {"level": "warning", "text": "older"}))
+        many = [("notice", {"level": "warning", "text": Private(str(number))}) for number in range(9)]
+        self.session(logs, "1", ("notice", {"level": "warning", "text": Private("older")}))
         self.session(logs, "2", *many)
         told = [note.text.partition(" ")[2] for note in check_log(logs, NOW_MS)]
         assert told == [str(number) for number in range(9)][-MOST_SHOWN:]
@@ -311,7 +326,7 @@ class TestLog:
         assert list(check_log(logs, NOW_MS)) == [Fact("No warning in the last seven days")]
 
     def test_what_is_no_log_line_is_passed_over(self, logs: Path) -> None:
-        path = self.session(logs, "1", ("notice", {"level": "warning", "text": "told"}))
+        path = self.session(logs, "1", ("notice", {"level": "warning", "text": Private("told")}))
         path.write_bytes(
             b'{"event": "notice", \n\xff"notice"\n[]\n{"event": "notice", "level": 5}\n' + path.read_bytes()
         )
@@ -321,9 +336,9 @@ class TestLog:
         assert note.text.endswith(" told")
 
     def test_a_log_of_any_size_is_read_in_constant_memory(self, logs: Path) -> None:
-        path = self.session(logs, "1", ("notice", {"level": "warning", "text": "told"}))
+        path = self.session(logs, "1", ("notice", {"level": "warning", "text": Private("told")}))
         with path.open("ab") as file:
-            file.write(b'{"event": "notice", "text": "' + b"x" * 8_000_000 + b'"}\n')
+            file.write(b'{"event": "notice", "texts": {"text": "' + b"x" * 8_000_000 + b'"}}\n')
             file.writelines(self.lines())
         os.utime(path, ns=(NOW_MS * 10**6,) * 2)
         tracemalloc.start()
@@ -337,4 +352,4 @@ class TestLog:
 
     @staticmethod
     def lines() -> Iterator[bytes]:
-        return (b'{"event": "notice", "level": "info", "text": "saved"}\n' for _ in range(20_000))
+        return (b'{"event": "notice", "level": "info", "text": Private("saved")}\n' for _ in range(20_000))

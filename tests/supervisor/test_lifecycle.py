@@ -147,6 +147,21 @@ async def test_new_values_hold_from_the_next_turn_on(tmp_path: Path):
         assert "at most 7 turns" in str(request.messages[-1])
 
 
+@pytest.mark.req("CFG-6", "DRM-1")
+async def test_dream_is_switched_on_and_off_for_the_next_turn(tmp_path: Path):
+    off = {"dream": {"enabled": False}, "extraction": {"enabled": False}}
+    async with staged(tmp_path, config=off, prepare=add_sessions) as stage:
+        await stage.say(seconds=5)
+        assert stage.requests(DREAM) == []
+        await stage.reload({**DREAMING, "dream": {"enabled": True, "maxTurns": 9}})
+        await stage.say(seconds=5)
+        (request,) = stage.requests(DREAM)
+        assert "at most 9 turns" in str(request.messages[-1])
+        await stage.reload(off)
+        answer = await stage.command("dream")
+        assert answer.text == "Memory dream is disabled by the global dream gate"
+
+
 @pytest.mark.req("CFG-6")
 async def test_what_was_stopped_is_extracted_with_the_next_turn(tmp_path: Path):
     async with staged(tmp_path, HANGS, NOTHING) as stage:

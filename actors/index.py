@@ -61,8 +61,10 @@ class IndexActor(Actor[IndexMessage]):
         clock: Clock,
         directory: str,
         prefetch: Mailbox[PrefetchMessage],
+        remade: bool,
     ) -> None:
         super().__init__(mailbox, generations, trace)
+        self._remade = remade
         self._host = host
         self._store = store
         self._clock = clock
@@ -75,8 +77,9 @@ class IndexActor(Actor[IndexMessage]):
         self._background: dict[Role, set[str]] = {}
 
     async def rebuild(self) -> None:
-        """Ask what the model has met; the section is loaded when it is wanted."""
-        self._tell_prefetch(SeenWanted(self.generations.current))
+        """Ask what the model has met, which the first of its kind is told; the section is loaded when wanted."""
+        if self._remade:
+            self._tell_prefetch(SeenWanted(self.generations.current))
 
     async def handle(self, message: IndexMessage) -> None:
         """Act on one message."""

@@ -155,7 +155,8 @@ class Lifecycle:
 
     async def _change_trust(self, stopped: Memory | None) -> None:
         async with self._changing:
-            await self._stop(stopped, TRUST_CHANGED)
+            if stopped is not None:
+                await self._stop(stopped, TRUST_CHANGED)
             if self._start is not None and self.settings is not None and not self._ending:
                 await self._apply(self._start, self.settings)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,6 +77,7 @@ class Memory:
             role: MeteredModels(host, role, environment.trace) for role in get_args(Role)
         }
         self.background = anyio.Event()
+        self._index_actors = itertools.count()
         specs = [
             ChildSpec("index", self.index, self._make_index),
             ChildSpec("prefetch", self.prefetch, self._make_prefetch),
@@ -142,6 +144,7 @@ class Memory:
             clock=self.environment.clock,
             directory=self.directory,
             prefetch=self.prefetch,
+            remade=next(self._index_actors) > 0,
         )
 
     def _make_prefetch(self, mailbox: Mailbox[Any]) -> PrefetchActor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -101,6 +102,7 @@ class Reader:
         self.given_up: list[str] = []
         self.head = self.host.transcript.head
         self._configured = configured or SelectorModel()
+        self._index_actors = itertools.count()
         self._supervisor = Supervisor(
             [
                 ChildSpec("index", self.index, self._make_index),
@@ -212,6 +214,7 @@ class Reader:
             clock=self.clock,
             directory=DIRECTORY,
             prefetch=self.prefetch,
+            remade=next(self._index_actors) > 0,
         )
 
     def _make_prefetch(self, mailbox: Mailbox[Any]) -> PrefetchActor:

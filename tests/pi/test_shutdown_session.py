@@ -208,11 +208,15 @@ async def test_a_reload_ends_the_program_of_a_tool(pi_home: PiHome, provider: Fa
 
 
 HANGING = """
-import time
+import sys, time
 from pi_project_memory.actors.ports import config_file
 from pi_project_memory.supervisor.main import run
 
-config_file.read_config = lambda path: time.sleep(3_600)
+def hang(path):
+    print("in the worker", file=sys.stderr, flush=True)
+    time.sleep(3_600)
+
+config_file.read_config = hang
 run()
 """
 
@@ -231,12 +235,21 @@ async def test_a_worker_that_hangs_on_a_dead_disk_does_not_keep_the_service(tmp_
     }
     frame = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": start}).encode()
     service = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", HANGING, "serve"), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        *(sys.executable, "-c", HANGING, "serve"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
     assert service.stdin is not None
     assert service.stdout is not None
-    service.stdin.write(frame + b"\n")
-    assert b'"id":1' in await within(service.stdout.readline(), lambda: "the handshake")
-    await asyncio.sleep(0.5)  # the set-up is in its worker by now
-    service.stdin.close()
-    assert await within(service.wait(), lambda: "a service whose worker hangs to end") == 1
+    assert service.stderr is not None
+    try:
+        service.stdin.write(frame + b"\n")
+        assert b'"id":1' in await within(service.stdout.readline(), lambda: "the handshake")
+        assert await within(service.stderr.readline(), lambda: "the worker") == b"in the worker\n"
+        service.stdin.close()
+        assert await within(service.wait(), lambda: "a service whose worker hangs to end") == 1
+    finally:
+        if service.returncode is None:
+            service.kill()
+            await service.wait()

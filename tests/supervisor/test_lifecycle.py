@@ -564,6 +564,7 @@ async def test_a_project_that_becomes_trusted_gets_its_memory(tmp_path: Path):
         await stage.life.ready(1)
         await anyio.sleep(1)
         assert (await stage.prompt()).section is not None
+        assert stage.trace.named("shut_down") == []
 
 
 @pytest.mark.req("PATH-6")

@@ -57,6 +57,7 @@ from pi_project_memory.supervisor.host.protocol import (
 )
 from pi_project_memory.supervisor.host.scenario import Compaction, Reply
 from pi_project_memory.supervisor.host.simulated import ScriptedModels
+from pi_project_memory.supervisor.log import SessionLog, _RotatingFile
 from pi_project_memory.supervisor.service import open_service
 from pi_project_memory.supervisor.setup import Environment
 from service_kit import HANGS, NOTHING, SELECTOR, Stage, keeping, staged
@@ -642,3 +643,45 @@ async def test_a_log_that_is_lost_is_told_and_not_named_any_more(tmp_path: Path)
         assert (level, "cannot be written (/logs/session.jsonl: No space left" in text) == ("warning", True)
         assert "Log: " not in await stage.status()
         assert (await stage.say()).section is not None
+
+
+@pytest.mark.req("OBS-3", "LIFE-6")
+def test_a_log_without_a_place_is_given_up_once_and_keeps_nothing(tmp_path: Path):
+    (tmp_path / "logs").write_text("not a directory")
+    told: list[str] = []
+    log = SessionLog()
+    log.on_lost = told.append
+    path = log.locate(tmp_path / "logs", "s1")
+    for _ in range(BURST * 2):
+        log.event("something")
+    assert len(log._waiting) == 1_000, "as many as wait for it to be opened"
+    log.open()
+    log.open()
+    for _ in range(BURST):
+        log.event("something")
+    log.close()
+    assert told == [f"{path}: File exists"]
+    assert log._waiting == []
+
+
+@pytest.mark.req("OBS-3")
+def test_a_log_whose_disk_fills_is_given_up_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    told: list[str] = []
+    write = _RotatingFile.write
+
+    def filling(file: _RotatingFile, data: bytes) -> None:
+        if b"second" in data:
+            raise OSError(28, "No space left on device")
+        write(file, data)
+
+    monkeypatch.setattr(_RotatingFile, "write", filling)
+    log = SessionLog()
+    log.on_lost = told.append
+    path = log.locate(tmp_path / "logs", "s1")
+    log.open()
+    for name in ("first", "second", "third"):
+        log.event(name)
+    log.close()
+    assert told == [f"{path}: No space left on device"]
+    assert b"first" in path.read_bytes()
+    assert b"third" not in path.read_bytes()

@@ -69,6 +69,7 @@ async def test_two_runs_share_the_line():
         status.begin("extractor", 5)
         await anyio.sleep(0.5)
         status.begin("dream", 50)
+        await anyio.sleep(0.1)
         status.turn("dream", 7)
         await anyio.sleep(0.1)
         status.end("extractor")
@@ -76,6 +77,7 @@ async def test_two_runs_share_the_line():
         status.end("dream")
     assert screen.texts == [
         "memory: extracting (turn 0 of 5, 0 s)",
+        "memory: extracting (turn 0 of 5, 0 s), dreaming (turn 0 of 50, 0 s)",
         "memory: extracting (turn 0 of 5, 0 s), dreaming (turn 7 of 50, 0 s)",
         "memory: dreaming (turn 7 of 50, 0 s)",
         None,

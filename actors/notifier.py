@@ -5,17 +5,15 @@ What is told may quote a provider, a model or a file, whose control characters a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import anyio
+from msgspec import Struct
 
 from pi_project_memory.actors.core.sanitize import sanitize
 from pi_project_memory.actors.ports.host import HostError, NoticeLevel, Notices
 from pi_project_memory.actors.ports.trace import Private, Trace, fault
 
 
-@dataclass(frozen=True, slots=True)
-class Warned:
+class Warned(Struct, frozen=True):
     """A warning or error that was told, and when, in seconds of the event loop's clock."""
 
     text: str

@@ -10,11 +10,11 @@ from __future__ import annotations
 import itertools
 import uuid
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import assert_never
 
-from msgspec import structs
+from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from pi_project_memory.actors.actor import Actor
 from pi_project_memory.actors.core.branch import (
@@ -72,8 +72,7 @@ _NUMBERS = itertools.count(1)
 """Counts jobs over all lives: what one of an earlier life says late is taken for nobody else's."""
 
 
-@dataclass(frozen=True, slots=True)
-class PrefetchPorts:
+class PrefetchPorts(Struct, frozen=True):
     """What recall needs from outside; `directory` is the memory directory as it is shown."""
 
     host: HostPorts
@@ -85,8 +84,7 @@ class PrefetchPorts:
     notifier: Notifier
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
+class _Job(Struct, frozen=True):
     """A selection under way: who waits for it, and how it can be stopped."""
 
     scope: AbortScope

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import anyio
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pi_project_memory.actors.core.branch import Pair
@@ -48,8 +48,7 @@ QUERY_UNITS = 8_000
 """A longer prompt is shown to the selector up to here; its subject stands at its beginning."""
 
 
-@dataclass(frozen=True, slots=True)
-class Selector:
+class Selector(Struct, frozen=True):
     """Asks the configured model which topics matter; holds no state between calls."""
 
     models: Models
@@ -96,15 +95,13 @@ class Selector:
         return Failed(f"{model.label} gave no answer within {REQUEST_SECONDS:g} s")
 
 
-@dataclass(frozen=True, slots=True)
-class _Question:
+class _Question(Struct, frozen=True):
     query: str
     topics: Sequence[Topic]
     history: Sequence[Pair] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
+class _Answer(Struct, frozen=True):
     outcome: Outcome
     native_refused: bool = False
 

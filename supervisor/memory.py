@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
 import anyio
 from anyio.abc import TaskGroup
+from msgspec import Struct
 
 from pi_project_memory.actors.actor import Actor
 from pi_project_memory.actors.background_messages import DreamMessage, ExtractorMessage
@@ -40,8 +40,7 @@ RARE = RestartIntensity(restarts=3, seconds=24 * 3600.0)
 """A fault in a dream may come back with each attempt, hours apart."""
 
 
-@dataclass(frozen=True, slots=True)
-class Helpers:
+class Helpers(Struct, frozen=True):
     """What the actors tell the user through."""
 
     notifier: Notifier

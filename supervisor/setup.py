@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pi_project_memory.actors.core.config import Config, Fallback
 from pi_project_memory.actors.core.identity import ProjectPaths, config_file
@@ -19,8 +21,7 @@ from pi_project_memory.actors.ports.trace import Trace
 from pi_project_memory.supervisor.host.protocol import Initialize
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
+class Environment(Struct, frozen=True):
     """What a service takes from the world around it, so that tests can give it another."""
 
     trace: Trace
@@ -35,8 +36,7 @@ class Environment:
         return cls(trace, SystemClock(), CommandGit(), DiskStore, str(Path.home()))
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """A configuration as it was read from `path`, and the memory directory that the session goes by.
 
     `directory` is `autoMemoryDirectory` as it was when the session began; `found` is false when there is
@@ -62,8 +62,7 @@ class Settings:
         return self if older is None else replace(self, directory=older.directory)
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(Struct, frozen=True):
     """Memory is on: with these settings, in these directories.
 
     `worktree` is the top of the worktree that holds the session's directory, or that directory itself.
@@ -74,8 +73,7 @@ class Prepared:
     worktree: str
 
 
-@dataclass(frozen=True, slots=True)
-class Off:
+class Off(Struct, frozen=True):
     """Memory is off for this session, and why."""
 
     state: Literal["disabled", "untrusted", "failed", "ended"]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import anyio
 from anyio.abc import TaskGroup
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pi_project_memory.actors.core.config import Role
 from pi_project_memory.actors.ports.host import HostError, Notices
@@ -16,8 +16,7 @@ REFRESH_SECONDS = 1.0
 _DOING: dict[Role, str] = {"selector": "selecting", "extractor": "extracting", "dream": "dreaming"}
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(Struct, frozen=True):
     """A run under way; `since` in seconds of the event loop's clock."""
 
     most_turns: int

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -251,7 +251,7 @@ async def staged(
         scratch=places.scratch,
     )
     host.gates = {}
-    surroundings = replace(
+    surroundings = structs.replace(
         Environment(trace, clock, CommandGit(), DiskStore, str(root / "home")), **environment
     )
     async with open_service(host, surroundings) as service:

@@ -8,8 +8,10 @@ resume, a fork, a compaction or a move in the tree.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import asdict, replace
 
 RECALL_TYPE = "project-memory-recall"
 SELECTION_TYPE = "project-memory-selection"
@@ -28,8 +30,7 @@ RECALL_BUDGET = 61_440
 _PAIRS_KEPT = 20
 
 
-@dataclass(frozen=True, slots=True)
-class RecalledTopic:
+class RecalledTopic(Struct, frozen=True):
     """One topic inside a recall: path, digest of the text shown, cost in units, version of the file."""
 
     path: str
@@ -38,16 +39,14 @@ class RecalledTopic:
     version: str
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(Struct, frozen=True):
     """One query with the names that the selector answered."""
 
     query: str
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class BranchState:
+class BranchState(Struct, frozen=True):
     """Budget used in units, what was shown, what was read in full, and the selector's history.
 
     `shown` maps paths to digests of the text, `read` to versions read whole, `seen` to the version that

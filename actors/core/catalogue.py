@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from pi_project_memory.actors.core.frontmatter import MEMORY_TYPES, Header
 from pi_project_memory.actors.core.jstext import JS_SPACE, iso_from_ms, js_trim, utf16_prefix
@@ -18,8 +19,7 @@ _LATEST_MS = 253_402_300_799_999
 _TYPE_PREFIX = re.compile(rf"[{JS_SPACE}]*\[(?:{'|'.join(MEMORY_TYPES)})\][{JS_SPACE}]*")
 
 
-@dataclass(frozen=True, slots=True)
-class Topic:
+class Topic(Struct, frozen=True):
     """A topic file as a scan found it.
 
     `path` is relative to the memory root with `/`; `mtime_ms` is in milliseconds since the epoch, as

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 from pi_project_memory.actors.core.jstext import js_trim
 
@@ -42,8 +43,7 @@ _DATE = re.compile(
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(Struct, frozen=True):
     """What a topic says of itself; text that is absent is empty.
 
     `type` is None unless it is one of the four. `modified_ms` is in milliseconds since the epoch, None

@@ -6,8 +6,9 @@ import hashlib
 import re
 import struct
 import unicodedata
-from dataclasses import dataclass
 from string import ascii_lowercase, digits
+
+from msgspec import Struct
 
 LONGEST_KEY = 200
 """UTF-16 units of a project key before it is shortened."""
@@ -75,8 +76,7 @@ def collision_namespace(agent_dir: str, root: str) -> str:
     return f"{plain_namespace(agent_dir, root)}-{path_hash(root)}"
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectPaths:
+class ProjectPaths(Struct, frozen=True):
     """Where everything of one project lies, every path absolute.
 
     `memory_hash` is taken from the real path of `memory_dir`; `custom` tells whether the configuration

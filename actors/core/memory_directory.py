@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from pi_project_memory.actors.core.jstext import utf16_len
 
@@ -18,8 +19,7 @@ SHORTEST = 3
 """Units that a path has at least, its trailing slash not counted."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryDirectory:
+class MemoryDirectory(Struct, frozen=True):
     """The directory to use, absolute and normalised; None means the default, for `reason` if there is one."""
 
     path: str | None

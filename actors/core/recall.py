@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from pi_project_memory.actors.core.branch import BranchState, RecalledTopic
 from pi_project_memory.actors.core.jstext import utf16_len, utf16_prefix
@@ -20,8 +21,7 @@ Reason = Literal[
 _LONGEST_NAME = 120
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(Struct, frozen=True):
     """A selected topic as it was read: the first bytes of the file, or None if it could not be read."""
 
     path: str
@@ -30,16 +30,14 @@ class Loaded:
     mtime_ms: float
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """What became of one selected topic."""
 
     path: str
     reason: Reason
 
 
-@dataclass(frozen=True, slots=True)
-class Recall:
+class Recall(Struct, frozen=True):
     """A recall ready to be sent: the message's text, the topics to charge, and a verdict for each name."""
 
     text: str

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from pi_project_memory.actors.core.catalogue import strip_type_prefix
 from pi_project_memory.actors.core.jsjson import JsonSyntaxError, loads
@@ -89,29 +90,25 @@ _REFUSAL_WORDS = re.compile(r"\b(refusal|content_filter|safety)\b", re.IGNORECAS
 _STATUS_IN_TEXT = re.compile(r'^(\d{3})\b|\((\d{3})\)|"code":\s*(\d{3})\b|error: (\d{3}):')
 
 
-@dataclass(frozen=True, slots=True)
-class Selected:
+class Selected(Struct, frozen=True):
     """The model has answered in form; the names are still to be checked."""
 
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RetryWithTool:
+class RetryWithTool(Struct, frozen=True):
     """The model's API refused the native form; ask the same model once more in the tool form."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(Struct, frozen=True):
     """Nothing is selected and the user is warned with the reason."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Cancelled:
+class Cancelled(Struct, frozen=True):
     """Nothing is selected, in silence."""
 
 

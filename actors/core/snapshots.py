@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Fingerprint:
+class Fingerprint(Struct, frozen=True):
     """The identity of a file's content without reading it.
 
     `size` in bytes, times in nanoseconds since the epoch. `content` is a digest that counts within one
@@ -32,8 +32,7 @@ class Fingerprint:
         return f"{self.ino:x}-{self.size:x}-{self.mtime_ns:x}-{self.ctime_ns:x}"
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
+class Changes(Struct, frozen=True):
     """Paths relative to the memory root, each tuple sorted; `renamed` holds (old, new)."""
 
     created: tuple[str, ...] = ()

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 _SAFE = 2**53
 """What a report may not reach: JavaScript counts no further, and no infinity is a sum."""
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """Requests made, tokens in the host's terms, and cost in US dollars."""
 
     requests: int = 0

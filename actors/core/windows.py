@@ -7,7 +7,8 @@ LF, CRLF or a lone CR.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from pi_project_memory.actors.core.jstext import utf16_len, utf16_prefix
 
@@ -26,8 +27,7 @@ _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _BYTE_LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(Struct, frozen=True):
     """The part of the index that is loaded.
 
     `text` closes with a warning when the index was truncated; the four counts are of the index itself.
@@ -41,8 +41,7 @@ class Window:
     truncated: bool
 
 
-@dataclass(frozen=True, slots=True)
-class TopicWindow:
+class TopicWindow(Struct, frozen=True):
     """The part of a topic that is recalled; `lines` and `bytes` count what was kept of the file."""
 
     text: str

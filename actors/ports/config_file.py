@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from pi_project_memory.actors.core.config import DEFAULT_CONFIG, Config, Fallback, parse_config
 from pi_project_memory.actors.core.jsjson import JsonSyntaxError, loads
@@ -28,8 +29,7 @@ class ConfigError(Exception):
         super().__init__(f"{place}: {reason}. {_REMEDY}")
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedConfig:
+class LoadedConfig(Struct, frozen=True):
     """What the file says; `found` is False when there is none, `fallbacks` are fields it could not set."""
 
     path: str

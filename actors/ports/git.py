@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 import anyio
+from msgspec import Struct
 
 from pi_project_memory.actors.ports.programs import OUTPUT_LIMIT, run_program
 from pi_project_memory.actors.ports.worker import in_worker
@@ -33,16 +34,14 @@ _COMPLAINTS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Worktree:
+class Worktree(Struct, frozen=True):
     """What git says of a directory: the top of its worktree and the common git directory, both absolute."""
 
     toplevel: str
     common_dir: str
 
 
-@dataclass(frozen=True, slots=True)
-class NoWorktree:
+class NoWorktree(Struct, frozen=True):
     """Why git names no worktree for a directory."""
 
     reason: str

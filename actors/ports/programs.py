@@ -7,9 +7,9 @@ import os
 import signal
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 import anyio
+from msgspec import Struct
 
 OUTPUT_LIMIT = 16 * 1024
 """Bytes kept of each output."""
@@ -17,8 +17,7 @@ OUTPUT_LIMIT = 16 * 1024
 _REAP_LIMIT = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(Struct, frozen=True):
     """A program's exit code, the start of what it printed, the end of what it complained of."""
 
     code: int

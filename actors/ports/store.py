@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, TypeVar
 
 import anyio.to_thread
+from msgspec import Struct
 
 from pi_project_memory.actors.core.backfill import backfill_index
 from pi_project_memory.actors.core.catalogue import Topic
@@ -40,8 +40,7 @@ INDEX_BYTES = 4 * 1024 * 1024
 Operation = Literal["read_index", "scan", "read_topic", "snapshot"]
 
 
-@dataclass(frozen=True, slots=True)
-class TopicRead:
+class TopicRead(Struct, frozen=True):
     """The start of a topic, at most 65,536 bytes, and the fingerprint of the file it was read from."""
 
     path: str

@@ -10,9 +10,10 @@ import os
 import stat
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+
+from msgspec import Struct
 
 from pi_project_memory.actors.core.snapshots import Fingerprint
 
@@ -35,16 +36,14 @@ class UnsafeFileError(OSError):
     """A path that is not read although something is there: no regular file, or outside the root."""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """A topic file: its path relative to the root with `/`, and its status, links followed."""
 
     path: str
     status: os.stat_result
 
 
-@dataclass(frozen=True, slots=True)
-class Walk:
+class Walk(Struct, frozen=True):
     """What a walk saw: topics, the index if there is one, links that leave the root, bounds kept or not."""
 
     topics: tuple[Found, ...]
@@ -53,8 +52,7 @@ class Walk:
     complete: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Directory:
+class _Directory(Struct, frozen=True):
     """A directory to list: its path as topics are named by, with `/` at the end, and its real path."""
 
     prefix: str

@@ -12,15 +12,15 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 TURN: ContextVar[str] = ContextVar("turn", default="")
 """The turn that the present work belongs to; jobs inherit it, and every event carries it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Private:
+class Private(Struct, frozen=True):
     """A text, or a JSON value that holds texts, which is nobody's to read in a log by default."""
 
     value: object
@@ -58,8 +58,7 @@ class RecordedTrace:
         return [fields for event, fields in self.events if event == name]
 
 
-@dataclass(frozen=True, slots=True)
-class LabelledTrace:
+class LabelledTrace(Struct, frozen=True):
     """Passes events on with `labels`, which they carry unless they name the same field themselves."""
 
     sink: Trace

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from pi_project_memory.actors.core.snapshots import Fingerprint
 
 
-@dataclass(frozen=True, slots=True)
-class SeenFile:
+class SeenFile(Struct, frozen=True):
     """A file as one read found it; `lines` counts its parts between line feeds."""
 
     path: Path
@@ -19,8 +19,7 @@ class SeenFile:
     lines: int
 
 
-@dataclass(slots=True)
-class Baselines:
+class Baselines(Struct):
     """The versions that may be overwritten, by real path."""
 
     _versions: dict[Path, Fingerprint] = field(default_factory=dict)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import orjson
+from msgspec import Struct
 
 MAX_FRAME = 64 * 1024 * 1024
 """Bytes of one frame, its line end not counted."""
@@ -16,8 +16,7 @@ PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
 
 
-@dataclass(frozen=True, slots=True)
-class BadFrame:
+class BadFrame(Struct, frozen=True):
     """A frame that cannot be understood: what to answer it with."""
 
     code: int

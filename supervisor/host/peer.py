@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeGuard, TypeVar
 
 import anyio
 import msgspec
 from anyio.abc import TaskGroup
+from msgspec import Struct
 
 from pi_project_memory.actors.mailbox import Reply
 from pi_project_memory.supervisor.host.frames import INVALID_REQUEST, BadFrame, Frame, encode
@@ -35,8 +35,7 @@ class PipeClosedError(Exception):
     """The other side is gone; nothing will be answered."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestMethod:
+class RequestMethod(Struct, frozen=True):
     """A method that is answered: the type of its parameters and what answers it.
 
     One that is `lasting` goes on when the other side sends nothing more.
@@ -47,8 +46,7 @@ class RequestMethod:
     lasting: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class NotificationMethod:
+class NotificationMethod(Struct, frozen=True):
     """A method without an answer; handled at once, in the order of arrival."""
 
     params: type[Any]

@@ -2,8 +2,7 @@
 
 import type { ChildProcess } from "node:child_process";
 import type { Socket } from "node:net";
-import { readLaunch } from "./launch.ts";
-import { spawnService } from "./service.ts";
+import { readLaunch, spawnService } from "./launch.ts";
 
 /** Pi may load an extension more than once before a session begins; one process is enough. */
 const LATEST = Symbol.for("pi-project-memory.early-start");
@@ -27,11 +26,12 @@ export class EarlyStart {
     }
   }
 
-  /** The process, for the session that has begun; undefined when it was taken or has ended. */
-  take(): ChildProcess | undefined {
+  /** The process, for the session that has begun: undefined when it was taken, "ended" when it has not lived till then. */
+  take(): ChildProcess | "ended" | undefined {
     const child = this.#child;
     this.#child = undefined;
-    if (child?.pid === undefined || child.exitCode !== null || child.signalCode !== null) return undefined;
+    if (child?.pid === undefined) return undefined;
+    if (child.exitCode !== null || child.signalCode !== null) return "ended";
     hold(child, "ref");
     return child;
   }

@@ -1,5 +1,6 @@
-/** What starts the service: launch.json beside this file, written at installation. */
+/** Starts the service as launch.json beside this file says, which was written at installation. */
 
+import { type ChildProcess, spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { messageOf } from "./errors.ts";
@@ -30,4 +31,8 @@ function checked(value: unknown): Omit<Launch, "directory"> {
 
 function isCommand(value: unknown): value is [string, ...string[]] {
   return Array.isArray(value) && value.length > 0 && value.every((word) => typeof word === "string");
+}
+
+export function spawnService({ command: [program, ...args], directory }: Launch): ChildProcess {
+  return spawn(program, args, { cwd: directory, detached: true, stdio: "pipe", windowsHide: true });
 }

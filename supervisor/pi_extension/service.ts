@@ -1,8 +1,8 @@
 /** One service process: started without a shell, in a session of its own, and ended for sure. */
 
-import { type ChildProcess, spawn } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
 import { asError } from "./errors.ts";
-import type { Launch } from "./launch.ts";
+import { type Launch, spawnService } from "./launch.ts";
 import { type Handlers, Peer } from "./peer.ts";
 
 /** After a request found no answer, this much silence means that the service does not answer at all. */
@@ -138,10 +138,6 @@ export class ServiceProcess {
   #letGo(): void {
     for (const pipe of [this.#child.stdin, this.#child.stdout, this.#child.stderr]) pipe?.destroy();
   }
-}
-
-export function spawnService({ command: [program, ...args], directory }: Launch): ChildProcess {
-  return spawn(program, args, { cwd: directory, detached: true, stdio: "pipe", windowsHide: true });
 }
 
 /** Reaches the children of the service too: it leads a process group of its own. */

@@ -63,7 +63,10 @@ export class Supervision implements Service {
   }
 
   /** Starts the service and returns at once; requests may follow, they queue up behind the handshake. */
-  start(restarted = false, running?: ChildProcess): void {
+  start(restarted = false, early?: ChildProcess | "ended"): void {
+    // Node has thrown away what one that has ended said: it is started once more to hear it, at the cost of a restart.
+    if (early === "ended") this.#budget.take(performance.now());
+    const running = early === "ended" ? undefined : early;
     try {
       const service = new ServiceProcess(this.#launch, this.#handlers, () => this.#failed(service), running);
       this.#service = service;

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from pi_project_memory.actors.core.changes_notice import DELETED, notice_text, outdated, remark
 from pi_project_memory.actors.core.snapshots import Fingerprint

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from pi_project_memory.actors.core.snapshots import Changes, Fingerprint, diff
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import anyio
 import pytest
+from msgspec import structs
 
 from pi_project_memory.actors.core.snapshots import Fingerprint
 from pi_project_memory.actors.ports.publish import REAL_DISK, DiskOps
@@ -508,7 +509,7 @@ async def test_two_edits_within_one_tick_of_the_disk_are_told_apart(
     """An edit of the same length right behind the read leaves every time as it was on many disks."""
 
     def in_one_tick(status: os.stat_result, content: int = 0) -> Fingerprint:
-        return replace(fingerprint(status, content), mtime_ns=0, ctime_ns=0)
+        return structs.replace(fingerprint(status, content), mtime_ns=0, ctime_ns=0)
 
     monkeypatch.setattr(guarded_files, "fingerprint", in_one_tick)
     files, path = yard.files(), yard.memory / "a.md"

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from pi_project_memory.actors.background_messages import (
     Activity,
@@ -102,7 +103,7 @@ def test_where_the_configuration_comes_from_the_last_warning_and_the_log():
     )
     facts = replace(
         FACTS,
-        settings=replace(SETTINGS, found=False, fallbacks=fallbacks),
+        settings=structs.replace(SETTINGS, found=False, fallbacks=fallbacks),
         last_warning=Warned("the extractor failed: 401", NOW - 185),
         log_file="/logs/x.jsonl",
     )

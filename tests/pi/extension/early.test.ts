@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -17,7 +18,7 @@ function launch(...command: string[]): string {
 test("the process that was started early is handed out once", async () => {
   const early = new EarlyStart(launch("/bin/cat"));
   const child = early.take();
-  assert.ok(child?.pid);
+  assert.ok(child instanceof ChildProcess);
   assert.equal(early.take(), undefined);
   const gone = once(child, "exit");
   child.stdin?.end();
@@ -29,16 +30,20 @@ test("a second start gives the first one up, whose process then ends with its in
   const second = new EarlyStart(folder);
   assert.equal(first.take(), undefined);
   const child = second.take();
-  assert.ok(child);
+  assert.ok(child instanceof ChildProcess);
   const gone = once(child, "exit");
   child.stdin?.end();
   await gone;
 });
 
-test("what has ended, cannot be started or is not installed is not handed out", async () => {
+test("what has ended is told", async () => {
   const ended = new EarlyStart(launch("/bin/true"));
   await new Promise((resolve) => setTimeout(resolve, 300));
+  assert.equal(ended.take(), "ended");
   assert.equal(ended.take(), undefined);
+});
+
+test("what cannot be started or is not installed is not handed out", () => {
   assert.equal(new EarlyStart(launch(join(folder, "nothing"))).take(), undefined);
   assert.equal(new EarlyStart(join(folder, "nowhere")).take(), undefined);
 });

@@ -101,6 +101,14 @@ test("a service that ends at once is tried four times and then left alone", asyn
   assert.match(warnings[1]!, /off for this session/);
 });
 
+test("an early start that has ended counts among the four", async () => {
+  const { supervision, warnings, handshakes } = supervise("process.exitCode = 3;");
+  supervision.start(false, "ended");
+  await until(() => warnings.length === 2, "two warnings");
+  await supervision.shutdown("quit");
+  assert.deepEqual([handshakes, startedPids().length], [[false, true, true], 3]);
+});
+
 test("a service that dies between half an answer and the rest lets nobody wait, and comes back", async () => {
   const dying = `onFrame(({ id, method }) => {
     if (method === "initialize") send({ id, result: hello });

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import stat
 import sys
 from typing import NoReturn
 
@@ -28,12 +29,21 @@ LAST_RESORT = 4.5
 
 def serve() -> NoReturn:
     """Run until the host shuts the session down or goes away, and end the process."""
-    if sys.stdin.isatty():
+    if not (_is_pipe(0) and _is_pipe(1)):
         sys.exit("`pi-project-memory serve` is started by Pi, not by hand; try `pi-project-memory doctor`.")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's Ctrl+C is the host's alone
     anyio.run(_serve, _claim_stdout())
     # A worker thread that hangs on a dead disk would keep the interpreter from ending.
     os._exit(0)
+
+
+def _is_pipe(descriptor: int) -> bool:
+    """Return whether a host can be at the other end; a terminal, a file or no input at all is none."""
+    try:
+        mode = os.fstat(descriptor).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
 async def _serve(output: int) -> None:

@@ -109,3 +109,22 @@ def test_the_service_speaks_utf8_in_any_locale():
     assert method in first["error"]["message"]
     assert (second["id"], second["error"]["code"]) == (2, METHOD_NOT_FOUND)
     assert child.returncode == 0
+
+
+@pytest.mark.req("HOST-6")
+@pytest.mark.real_time
+@pytest.mark.parametrize("streams", [{"stdin": "null"}, {"stdin": "file"}, {"stdout": "file"}], ids=str)
+def test_started_by_hand_it_says_what_to_do_and_ends(tmp_path: Path, streams: dict[str, str]):
+    with (tmp_path / "file").open("w+b") as file:
+        given = {name: subprocess.DEVNULL if kind == "null" else file for name, kind in streams.items()}
+        child = subprocess.run(
+            [sys.executable, "-m", "pi_project_memory.supervisor.main", "serve"],
+            **{"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, **given},
+            stderr=subprocess.PIPE,
+            timeout=60,
+            check=False,
+        )
+    assert child.returncode == 1
+    assert child.stderr.decode().splitlines() == [
+        "`pi-project-memory serve` is started by Pi, not by hand; try `pi-project-memory doctor`."
+    ]

@@ -138,7 +138,9 @@ def _event_line(name: str, fields: dict[str, TraceValue]) -> str:
             return _line("selector", f"not asked: {fields['reason']}")
         case "run_ended":
             note = f" ({fields['note']})" if fields["note"] else ""
-            how = f", {fields['turns']} turns, {fields['changed']} files changed" if fields["turns"] else ""
+            how = (
+                f" (turns: {fields['turns']}, files changed: {fields['changed']})" if fields["turns"] else ""
+            )
             return _line(str(fields["actor"]), f"{fields['ending']}{note}{how}")
         case "recall":
             timing = f"scan {fields['scan_ms']} ms, selector {fields['select_ms']} ms"

@@ -12,10 +12,11 @@ from typing import Annotated
 
 import msgspec
 
-SCHEMA_VERSION = 1
-LARGEST_SAFE_INTEGER = 2**53 - 1
+from pi_project_memory.actors.core.jsjson import MAX_SAFE_INTEGER
 
-_Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_SAFE_INTEGER)]
+SCHEMA_VERSION = 1
+
+_Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=MAX_SAFE_INTEGER)]
 
 
 @dataclass(frozen=True, slots=True)

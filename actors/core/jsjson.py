@@ -70,11 +70,6 @@ def as_safe_integer(value: object) -> int | None:
     return int(value) if in_range and value == int(value) else None
 
 
-def is_safe_integer(value: object) -> bool:
-    """Tell whether `value` is a number that `Number.isSafeInteger` accepts."""
-    return as_safe_integer(value) is not None
-
-
 def _check_depth(text: str) -> None:
     if text.count("[") + text.count("{") <= MAX_DEPTH:
         return

@@ -32,9 +32,10 @@ from typing import Annotated
 
 import msgspec
 
+from pi_project_memory.actors.core.jsjson import MAX_SAFE_INTEGER
+
 MINUTE_MS = 60_000
 LARGEST_PID = 2**31 - 1
-LARGEST_SAFE_INTEGER = 2**53 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class LockRecord(msgspec.Struct, frozen=True, rename="camel"):
 
     pid: Annotated[int, msgspec.Meta(ge=1, le=LARGEST_PID)]
     token: Annotated[str, msgspec.Meta(min_length=1)]
-    acquired_at: Annotated[int, msgspec.Meta(ge=-LARGEST_SAFE_INTEGER, le=LARGEST_SAFE_INTEGER)]
+    acquired_at: Annotated[int, msgspec.Meta(ge=-MAX_SAFE_INTEGER, le=MAX_SAFE_INTEGER)]
 
 
 def parse_record(raw: bytes) -> LockRecord | None:

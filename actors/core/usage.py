@@ -7,8 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-_SAFE = 2**53
-"""What a report may not reach: JavaScript counts no further, and no infinity is a sum."""
+from pi_project_memory.actors.core.jsjson import MAX_SAFE_INTEGER
 
 
 class Usage(Struct, frozen=True):
@@ -51,7 +50,8 @@ def _count(usage: Mapping[str, Any], name: str) -> int:
 
 
 def _amount(usage: Mapping[str, Any], name: str) -> float:
+    # JavaScript counts no further, and no infinity is a sum.
     value = usage.get(name)
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < _SAFE:
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= MAX_SAFE_INTEGER:
         return value
     return 0.0

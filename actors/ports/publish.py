@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from pi_project_memory.actors.ports.worker import in_worker
-
 PRIVATE = 0o600
 
 _LONGEST_NAME = 100
@@ -69,16 +67,6 @@ def publish_replace(path: str, data: bytes, ops: DiskOps = REAL_DISK) -> None:
     with _temporary(path, data, _mode_of(path), ops) as temporary:
         ops.rename(temporary, path)
     _flush_directory(path, ops)
-
-
-async def publish_new_async(path: str, data: bytes) -> None:
-    """Run `publish_new` in one worker hop; once begun it completes."""
-    await in_worker(publish_new, path, data)
-
-
-async def publish_replace_async(path: str, data: bytes) -> None:
-    """Run `publish_replace` in one worker hop; once begun it completes."""
-    await in_worker(publish_replace, path, data)
 
 
 @contextmanager

@@ -21,9 +21,7 @@ from pi_project_memory.actors.ports.publish import (
     REAL_DISK,
     DiskOps,
     publish_new,
-    publish_new_async,
     publish_replace,
-    publish_replace_async,
 )
 from pi_project_memory.actors.ports.worker import in_worker
 
@@ -371,7 +369,7 @@ def test_death_at_any_instant_leaves_the_old_file_or_the_new_one(
 
 
 async def run_async(publish: Any, path: Path) -> None:
-    await publish(str(path), NEW)
+    await in_worker(publish, str(path), NEW)
 
 
 @pytest.mark.req("PATH-7")
@@ -392,14 +390,14 @@ async def test_a_publish_that_began_completes_in_spite_of_cancellation(
     async def cancelled_by_scope() -> None:
         with anyio.CancelScope() as scope:
             async with anyio.create_task_group() as group:
-                group.start_soon(run_async, publish_new_async, tmp_path / "scope.md")
+                group.start_soon(run_async, publish_new, tmp_path / "scope.md")
                 await entered.wait()
                 scope.cancel()
                 loop.call_later(0, go_on.set)
         assert scope.cancelled_caught
 
     async def cancelled_itself() -> None:
-        task = asyncio.create_task(run_async(publish_replace_async, tmp_path / "task.md"))
+        task = asyncio.create_task(run_async(publish_replace, tmp_path / "task.md"))
         await entered.wait()
         for _ in range(3):
             task.cancel()
@@ -448,9 +446,9 @@ async def test_a_cancelled_scope_waits_without_spinning(monkeypatch: pytest.Monk
 async def test_what_was_cancelled_before_it_began_does_nothing(tmp_path: Path):
     with anyio.CancelScope() as scope:
         scope.cancel()
-        await publish_new_async(str(tmp_path / "a.md"), NEW)
+        await in_worker(publish_new, str(tmp_path / "a.md"), NEW)
     assert scope.cancelled_caught
-    task = asyncio.create_task(run_async(publish_new_async, tmp_path / "a.md"))
+    task = asyncio.create_task(run_async(publish_new, tmp_path / "a.md"))
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -459,8 +457,8 @@ async def test_what_was_cancelled_before_it_began_does_nothing(tmp_path: Path):
 
 @pytest.mark.req("PATH-7")
 async def test_errors_of_the_worker_reach_the_caller(tmp_path: Path):
-    await publish_new_async(str(tmp_path / "a.md"), OLD)
+    await in_worker(publish_new, str(tmp_path / "a.md"), OLD)
     with pytest.raises(FileExistsError):
-        await publish_new_async(str(tmp_path / "a.md"), NEW)
-    await publish_replace_async(str(tmp_path / "a.md"), NEW)
+        await in_worker(publish_new, str(tmp_path / "a.md"), NEW)
+    await in_worker(publish_replace, str(tmp_path / "a.md"), NEW)
     assert (tmp_path / "a.md").read_bytes() == NEW

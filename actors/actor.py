@@ -7,13 +7,14 @@ comes back as a message with the generation it began in; a stale one is dropped 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from pi_project_memory.actors.mailbox import Mailbox, MailboxClosedError, Message
-from pi_project_memory.actors.ports.trace import Trace, fault, in_turn
+from pi_project_memory.actors.ports.trace import Trace, TraceValue, fault, in_turn
 from pi_project_memory.actors.scopes import Generations
 
 M = TypeVar("M", bound=Message)
@@ -56,6 +57,18 @@ class Actor(Generic[M]):
         assert self._jobs is not None, "jobs run inside the loop"
         self._jobs.start_soon(job)
 
+    def tell_itself(self, message: M) -> None:
+        """Have a job's word handled in its turn; when the actor has ended, nobody needs it."""
+        with suppress(MailboxClosedError):
+            self.mailbox.tell(message)
+
+    def trace_stale(self, message: M, reason: str, **more: TraceValue) -> None:
+        """Record that `message` has no effect, and of which job it came."""
+        job = getattr(message, "job", None)
+        of_job = {} if job is None else {"job": job}
+        kind = type(message).__name__
+        self.trace.event("stale_dropped", actor=self.name, message=kind, **more, **of_job, reason=reason)
+
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Handle messages until the mailbox is closed, then wait for the jobs."""
         try:
@@ -97,14 +110,7 @@ class Actor(Generic[M]):
         return not self.generations.is_current(message.generation)
 
     def _drop(self, message: M, kind: str) -> None:
-        job = getattr(message, "job", None)
-        self.trace.event(
-            "stale_dropped",
-            actor=self.name,
-            message=kind,
-            generation=message.generation,
-            **({} if job is None else {"job": job}),
-            reason=f"the current generation is {self.generations.current}",
-        )
+        reason = f"the current generation is {self.generations.current}"
+        self.trace_stale(message, reason, generation=message.generation)
         message.undelivered(StaleGenerationError(f"{kind} of generation {message.generation}"))
         self.dropped(message)

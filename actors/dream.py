@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import assert_never
@@ -33,7 +32,7 @@ from pi_project_memory.actors.core.config import Config, ThinkingLevel
 from pi_project_memory.actors.core.dream_gate import Cause, Closed, Decision, Facts, Find, Past, decide
 from pi_project_memory.actors.core.dream_state import DreamState
 from pi_project_memory.actors.extraction import Standing
-from pi_project_memory.actors.mailbox import Mailbox, MailboxClosedError, Reply
+from pi_project_memory.actors.mailbox import Mailbox, Reply
 from pi_project_memory.actors.messages import Reconfigured
 from pi_project_memory.actors.ports.activity import ActivitySink
 from pi_project_memory.actors.ports.dream_state import Damaged
@@ -180,7 +179,7 @@ class DreamActor(Actor[DreamMessage]):
             others = await self._consolidation.sessions.updated_since(since)
             standing = Standing(
                 job.scope.check,
-                lambda turn: self._tell(DreamTurn(generation, job.number, turn)),
+                lambda turn: self.tell_itself(DreamTurn(generation, job.number, turn)),
                 self._aftermath.on_touch,
             )
             return await self._consolidation.run(
@@ -188,11 +187,7 @@ class DreamActor(Actor[DreamMessage]):
             )
 
         outcome = await attempt(job.scope, work)
-        self._tell(DreamEnded(generation, job.number, outcome, len(others)))
-
-    def _tell(self, message: DreamMessage) -> None:
-        with suppress(MailboxClosedError):
-            self.mailbox.tell(message)
+        self.tell_itself(DreamEnded(generation, job.number, outcome, len(others)))
 
     def _note_turn(self, turn: DreamTurn) -> None:
         if self._job is None or self._job.number != turn.job:
@@ -205,13 +200,7 @@ class DreamActor(Actor[DreamMessage]):
     async def _finish(self, ended: DreamEnded) -> None:
         job = self._job
         if job is None or job.number != ended.job:
-            self.trace.event(
-                "stale_dropped",
-                actor=self.name,
-                message="DreamEnded",
-                job=ended.job,
-                reason="it was stopped before",
-            )
+            self.trace_stale(ended, "it was stopped before")
             self._aftermath.on_lost()
             return
         self._past = self._past.after(ended.attempt.ending, ended.others, anyio.current_time())

@@ -50,7 +50,7 @@ from pi_project_memory.actors.core.cursor import (
     decide,
 )
 from pi_project_memory.actors.extraction import Extraction, Standing
-from pi_project_memory.actors.mailbox import Mailbox, MailboxClosedError, Reply
+from pi_project_memory.actors.mailbox import Mailbox, Reply
 from pi_project_memory.actors.messages import BranchChanged, Reconfigured
 from pi_project_memory.actors.ports.activity import ActivitySink
 from pi_project_memory.actors.ports.host import HistoryHead, HostError, JsonObject
@@ -219,7 +219,7 @@ class ExtractorActor(Actor[ExtractorMessage]):
             nonlocal through
             standing = Standing(
                 check,
-                lambda number: self._tell(ExtractionTurn(generation, job.number, number)),
+                lambda number: self.tell_itself(ExtractionTurn(generation, job.number, number)),
                 self._aftermath.on_touch,
             )
             result, through = await self._extraction.run(
@@ -228,11 +228,7 @@ class ExtractorActor(Actor[ExtractorMessage]):
             return result
 
         outcome = await attempt(job.scope, work)
-        self._tell(ExtractionEnded(generation, job.number, outcome, through))
-
-    def _tell(self, message: ExtractorMessage) -> None:
-        with suppress(MailboxClosedError):
-            self.mailbox.tell(message)
+        self.tell_itself(ExtractionEnded(generation, job.number, outcome, through))
 
     def _note_turn(self, turn: ExtractionTurn) -> None:
         """Show a run from its first turn on: most of those that the gate ends would only flicker."""
@@ -245,13 +241,7 @@ class ExtractorActor(Actor[ExtractorMessage]):
 
     async def _finish(self, ended: ExtractionEnded) -> None:
         if self._job is None or self._job.number != ended.job:
-            self.trace.event(
-                "stale_dropped",
-                actor=self.name,
-                message="ExtractionEnded",
-                job=ended.job,
-                reason="it was stopped before",
-            )
+            self.trace_stale(ended, "it was stopped before")
             self._aftermath.on_lost()
             return
         self._job, self._last, self._through = None, ended.attempt, ended.through
@@ -305,7 +295,7 @@ class ExtractorActor(Actor[ExtractorMessage]):
         generation = self.generations.current
         with suppress(AbortedError), scope.guard():
             await anyio.sleep(seconds)
-            self._tell(IdleTimeUp(generation, number))
+            self.tell_itself(IdleTimeUp(generation, number))
         scope.close()
 
     def _disarm(self) -> None:

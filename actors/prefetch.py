@@ -209,16 +209,13 @@ class PrefetchActor(Actor[PrefetchMessage]):
             selection = Selection(note=str(error))
         finally:
             scope.close()
-        with suppress(MailboxClosedError):
-            self.mailbox.tell(structs.replace(stamp, selection=selection))
+        self.tell_itself(structs.replace(stamp, selection=selection))
 
     async def _finish(self, ready: SelectionReady) -> None:
         job = self._running.get(ready.job)
         if job is None or ready.branch != self._branch:
             reason = "it was given up before" if job is None else "another branch is active"
-            self.trace.event(
-                "stale_dropped", actor=self.name, message="SelectionReady", job=ready.job, reason=reason
-            )
+            self.trace_stale(ready, reason)
             return
         selection = ready.selection
         self._native_refusals = self._native_refusals + 1 if selection.native_refused else 0
